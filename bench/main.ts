@@ -1,0 +1,102 @@
+// The benchmark: measures Millrace, bare SQLite and the peers that are installed, in one run on one
+// machine, verifies what it counted, and prints one table. `npm run bench -- --help` tells the rest.
+import { writeFileSync } from "node:fs";
+import { cpus } from "node:os";
+import { bareSettings } from "./bare.js";
+import type { Bench, Measure } from "./bench.js";
+import { allMeasures, measureNames } from "./measures/all.js";
+import { type Options, OptionsError, parseOptions } from "./options.js";
+import { findBullmq } from "./peers/bullmq.js";
+import type { Peer } from "./peers/peer.js";
+import { findPlainjob } from "./peers/plainjob.js";
+import { reportRows, reportTable } from "./report.js";
+import { type Results, runMeasures } from "./run.js";
+import { fullSizes, keyCount, quickSizes, shortRounds, workerConcurrency } from "./sizes.js";
+import { Workspace } from "./workspace.js";
+
+const exitCodes = { failed: 1, wrongOptions: 2, interrupted: 130 } as const;
+
+const help = `npm run bench -- [options]
+
+  --engine file|memory  the engine of Millrace (default file)
+  --only name,name      only these measures: ${measureNames.join(", ")}
+  --quick               smaller amounts: numbers are rougher
+  --json FILE           also write a row per number: engine, system, measure, unit, value, ratio
+  --help                this text
+
+Everything happens in a temporary folder (TMPDIR chooses where), which is removed at the end.
+A ratio is to bare SQLite, and in the -1m rows to the same on an empty file; above 1 is better.
+The exit code is 0 unless a verification fails, whether or not the targets are met.`;
+
+async function main(options: Options): Promise<void> {
+  if (options.jsonFile !== null) writeFileSync(options.jsonFile, "[]\n");
+  const workspace = new Workspace();
+  closeOnSignals(workspace);
+  try {
+    const peers = [await findPlainjob(), await findBullmq()];
+    const bench: Bench = {
+      engine: options.engine,
+      sizes: options.quick ? quickSizes : fullSizes,
+      workspace,
+      progress: (text) => process.stderr.write(`${text}\n`),
+    };
+    const wanted = allMeasures(peers).filter(
+      ({ name }) => options.only === null || options.only.includes(name),
+    );
+    const measures = wanted.filter(({ engines }) => engines.includes(options.engine));
+    const left = wanted.filter((measure) => !measures.includes(measure));
+    const results = await runMeasures(measures, bench);
+    console.log(`\n${reportTable(results, options.engine)}\n\n${notes(bench, peers, left)}`);
+    if (options.jsonFile !== null) writeJson(options.jsonFile, results, options);
+    reportFailures(results);
+  } finally {
+    await workspace.close();
+  }
+}
+
+function notes({ engine, workspace, sizes }: Bench, peers: readonly Peer[], left: Measure[]): string {
+  const lines = [
+    `Node ${process.version}, ${cpus().length} cores. Contenders take turns, and each number is the median of its rounds (${shortRounds} for short measures): the machine may be noisy, so trust ratios more than rates.`,
+    `millrace: engine ${engine}${engine === "file" ? ", WAL, synchronous=FULL" : " (nothing is durable; no targets)"}; one worker process of concurrency ${workerConcurrency}; whole history kept, and read and folded again after each round. Keyed: ${keyCount} keys, one active each. -1m: ${sizes.keptJobs.toLocaleString("en-US")} finished jobs kept.`,
+    `bare: ${bareSettings}.`,
+    ...peers.map((peer) =>
+      peer.present ? `${peer.system}: ${peer.settings}.` : `${peer.system}: absent, ${peer.reason}.`,
+    ),
+    ...left.map(({ name }) => `${name}: left out, it needs the engine file.`),
+    ...(workspace.isInMemory
+      ? [`Warning: ${workspace.folder} lies in memory, where fsync costs nothing. Set TMPDIR.`]
+      : []),
+  ];
+  return lines.join("\n");
+}
+
+function writeJson(file: string, results: Results, { engine }: Options): void {
+  writeFileSync(file, `${JSON.stringify(reportRows(results, engine), null, 2)}\n`);
+  console.log(`\nNumbers written to ${file}.`);
+}
+
+function reportFailures(results: Results): void {
+  for (const { measure, system, error } of results.failures) {
+    console.error(`\nFAILED: ${measure} of ${system}: ${error.stack ?? error.message}`);
+  }
+  if (results.failures.length > 0) process.exitCode = exitCodes.failed;
+}
+
+function closeOnSignals(workspace: Workspace): void {
+  for (const signal of ["SIGINT", "SIGTERM"] as const) {
+    process.once(signal, () => {
+      process.stderr.write("\nstopped; removing what was made\n");
+      void workspace.close().finally(() => process.exit(exitCodes.interrupted));
+    });
+  }
+}
+
+try {
+  const options = parseOptions(process.argv.slice(2), measureNames);
+  if (options.help) console.log(help);
+  else await main(options);
+} catch (error) {
+  const isWrongOption = error instanceof OptionsError;
+  console.error(isWrongOption ? `${error.message}\n\n${help}` : error);
+  process.exitCode = isWrongOption ? exitCodes.wrongOptions : exitCodes.failed;
+}

@@ -1,0 +1,38 @@
+// Verifies what Millrace shows after a measure: that every job has the history that it should have, and
+// that folding this history again gives what the read model says.
+import { fold } from "#millrace/core/evolve.js";
+import { verify } from "../bench.js";
+import { concurrently } from "../concurrently.js";
+import type { BenchJob, Stage } from "./stage.js";
+
+/** How many jobs are read at the same time. */
+const readers = 200;
+
+/** Reads the history of every job, and compares. */
+export async function verifyHistories(
+  { service }: Stage,
+  jobs: readonly BenchJob[],
+  expected: readonly string[],
+): Promise<void> {
+  const ids = new Set(jobs.map(({ id }) => id));
+  verify(ids.size === jobs.length, () => `${jobs.length} jobs have ${ids.size} ids`);
+  const wanted = expected.join(", ");
+  await concurrently(jobs.length, readers, async (index) => {
+    const job = jobs[index] as BenchJob;
+    const [events, row] = await Promise.all([
+      job.events().orThrow(),
+      service.engine.query("job", { id: job.id }),
+    ]);
+    const names = events.map(({ name }) => name).join(", ");
+    verify(names === wanted, () => `the history of job ${job.id} is ${names}, not ${wanted}`);
+    const folded = fold(events);
+    const isEqual =
+      row !== null &&
+      row.state === folded?.state &&
+      row.version === folded.version &&
+      row.tries === folded.tries &&
+      row.updatedAt === folded.updatedAt &&
+      row.endedAt === folded.endedAt;
+    verify(isEqual, () => `job ${job.id}: the read model differs from the folded history`);
+  });
+}

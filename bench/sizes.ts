@@ -1,0 +1,72 @@
+// How much of everything a run does: enough for steady numbers, or less for a quick look.
+
+/** The amounts of a run. Slow systems get fewer jobs, so that rounds stay close in time. */
+export interface Sizes {
+  readonly drainJobs: number;
+  readonly drainKeyedJobs: number;
+  readonly createConcurrentJobs: number;
+  readonly createSequentialJobs: number;
+  readonly createManyJobs: number;
+  readonly pickupSamples: number;
+  readonly idleMs: number;
+  /** Finished jobs that the file of the `-1m` measures keeps. */
+  readonly keptJobs: number;
+  readonly bareClaimJobs: number;
+  readonly bareSingleRows: number;
+  readonly bareBatchedRows: number;
+  readonly plainjobDrainJobs: number;
+  readonly plainjobCreateJobs: number;
+  readonly bullmqDrainJobs: number;
+  readonly bullmqCreateJobs: number;
+}
+
+/** The sizes of a full run. */
+export const fullSizes: Sizes = {
+  drainJobs: 100_000,
+  drainKeyedJobs: 50_000,
+  createConcurrentJobs: 50_000,
+  createSequentialJobs: 4_000,
+  createManyJobs: 100_000,
+  pickupSamples: 300,
+  idleMs: 30_000,
+  keptJobs: 1_000_000,
+  bareClaimJobs: 100_000,
+  bareSingleRows: 6_000,
+  bareBatchedRows: 300_000,
+  plainjobDrainJobs: 3_000,
+  plainjobCreateJobs: 4_000,
+  bullmqDrainJobs: 20_000,
+  bullmqCreateJobs: 20_000,
+};
+
+/** The sizes of a quick look. */
+export const quickSizes: Sizes = {
+  drainJobs: 20_000,
+  drainKeyedJobs: 10_000,
+  createConcurrentJobs: 10_000,
+  createSequentialJobs: 1_000,
+  createManyJobs: 20_000,
+  pickupSamples: 100,
+  idleMs: 10_000,
+  keptJobs: 100_000,
+  bareClaimJobs: 50_000,
+  bareSingleRows: 2_000,
+  bareBatchedRows: 100_000,
+  plainjobDrainJobs: 1_000,
+  plainjobCreateJobs: 1_000,
+  bullmqDrainJobs: 5_000,
+  bullmqCreateJobs: 5_000,
+};
+
+/** How many jobs one batched insert or `createMany` carries. */
+export const createBatchSize = 1_000;
+/** How many jobs the bare script claims and completes at once. */
+export const bareClaimBatchSize = 100;
+/** How many callers create at the same time. */
+export const concurrentCallers = 50;
+/** How many concurrency keys the keyed jobs spread over. */
+export const keyCount = 1_000;
+/** How many jobs a worker process of Millrace runs at once. */
+export const workerConcurrency = 500;
+/** How often a short measure is repeated; the table shows the median. */
+export const shortRounds = 3;

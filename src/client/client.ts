@@ -1,0 +1,34 @@
+/**
+ * What every part of the client works with: the runtime, the contract's job types,
+ * the shared watcher, and the trace of the code that runs now.
+ */
+import { type BoundJob, boundJobs, type ServiceContract } from "../contract/definition.js";
+import type { Runtime } from "./runtime.js";
+import { type ActiveTrace, noTrace } from "./trace.js";
+import { Waiters } from "./waiters.js";
+
+/** The bundle behind refs, creates and reads. */
+export interface Client {
+  readonly runtime: Runtime;
+  readonly waiters: Waiters;
+  readonly activeTrace: ActiveTrace;
+  /** A type of the contract at a version, if the contract names it. */
+  boundJob(type: string, version: number): BoundJob | undefined;
+}
+
+/** Makes a client of a service. */
+export function createClient(
+  runtime: Runtime,
+  contract: ServiceContract,
+  activeTrace: ActiveTrace = noTrace,
+): Client {
+  const bound = new Map(
+    boundJobs(contract).map((job) => [`${job.type}@${job.definition.settings.version}`, job]),
+  );
+  return {
+    runtime,
+    waiters: new Waiters(runtime),
+    activeTrace,
+    boundJob: (type, version) => bound.get(`${type}@${version}`),
+  };
+}

@@ -1,0 +1,90 @@
+/**
+ * The expected failures of the client, each with a sentence that names the remedy.
+ */
+import { TaggedError } from "better-result";
+import type { SchemaIssue } from "../contract/schema.js";
+import type { EndedState, JobError, JobState } from "../core/job.js";
+
+/** The payload does not fit its schema, cannot be stored as JSON, or lacks what the job's key needs. */
+export class InvalidPayload extends TaggedError("InvalidPayload")<{
+  readonly message: string;
+  readonly type: string;
+  readonly issues: readonly SchemaIssue[];
+}> {}
+
+/** An option of a call cannot be used. `field` names it. */
+export class InvalidOption extends TaggedError("InvalidOption")<{
+  readonly message: string;
+  readonly field: string;
+}> {}
+
+/** The job's key is full and its policy let no new job in. */
+export class JobNotEnqueued extends TaggedError("JobNotEnqueued")<{
+  readonly message: string;
+  /** `coalesced`: the existing job stands for this one; otherwise which of the limits is reached. */
+  readonly reason: "active_limit" | "queue_full" | "coalesced";
+  readonly key: string;
+  /** How many jobs hold and await a slot of the key; known when the create was rejected. */
+  readonly active?: number;
+  readonly queued?: number;
+  /** How many jobs the key takes in all. */
+  readonly limit: number;
+  readonly existingJobId?: string;
+}> {}
+
+/** The idempotency key was used before with a different payload. */
+export class IdempotencyConflict extends TaggedError("IdempotencyConflict")<{
+  readonly message: string;
+  readonly key: string;
+  readonly existingJobId: string;
+}> {}
+
+/** A job with the caller's id exists, or existed and was deleted. */
+export class JobExists extends TaggedError("JobExists")<{
+  readonly message: string;
+  readonly id: string;
+}> {}
+
+/** There is no job with that id. */
+export class JobNotFound extends TaggedError("JobNotFound")<{
+  readonly message: string;
+  readonly id: string;
+}> {}
+
+/** The job ended, and not as `completed`. */
+export class JobEnded extends TaggedError("JobEnded")<{
+  readonly message: string;
+  readonly id: string;
+  readonly state: EndedState;
+  /** The last error, if a try failed. */
+  readonly error?: JobError;
+  /** Why it was cancelled or skipped, in words. */
+  readonly reason?: string;
+}> {}
+
+/** The job did not end within the time that the caller would wait. It goes on. */
+export class WaitTimeout extends TaggedError("WaitTimeout")<{
+  readonly message: string;
+  readonly id: string;
+  readonly timeoutMs: number;
+}> {}
+
+/** The caller's signal ended the waiting. The job goes on. */
+export class WaitAborted extends TaggedError("WaitAborted")<{
+  readonly message: string;
+  readonly id: string;
+  readonly cause: unknown;
+}> {}
+
+/** The job is in a state in which the command is not possible. */
+export class CommandRefused extends TaggedError("CommandRefused")<{
+  readonly message: string;
+  readonly id: string;
+  readonly command: string;
+  readonly state: JobState | null;
+}> {}
+
+/** The error of a job that does not exist. */
+export function jobNotFound(id: string): JobNotFound {
+  return new JobNotFound({ id, message: `There is no job ${id}; it may have been deleted.` });
+}

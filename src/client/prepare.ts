@@ -1,0 +1,201 @@
+/**
+ * The first half of a create, without any I/O: a checked payload and its options become the change to append.
+ */
+import type { Schema } from "../contract/definition.js";
+import { issuesSentence, type SchemaIssue } from "../contract/schema.js";
+import type { JobSettings } from "../contract/settings.js";
+import type { CommandOf } from "../core/command.js";
+import { decide } from "../core/decide.js";
+import type { EventOf } from "../core/event.js";
+import type { Actor, JobContext, JobKeyPolicy } from "../core/job.js";
+import { canonicalHash, type Json, jsonText } from "../core/json.js";
+import { deriveKey } from "../core/keys.js";
+import { recordId } from "../engine/record.js";
+import type { Client } from "./client.js";
+import {
+  type CreateOptions,
+  idempotencyWindowMs,
+  optionProblem,
+  timeMs,
+} from "./create-options.js";
+import { InvalidOption, InvalidPayload } from "./errors.js";
+import { contextOf } from "./trace.js";
+
+/** The job type that a create is for. `schema` is `null` where no contract names the type. */
+export interface CreateTarget {
+  readonly service: string;
+  readonly type: string;
+  readonly queue: string;
+  readonly schema: Schema | null;
+  readonly settings: JobSettings;
+}
+
+/** The idempotency key of a create, ready to be compared. */
+export interface PreparedIdempotency {
+  readonly recordId: string;
+  readonly key: string;
+  readonly scope: "any" | "unfinished";
+  readonly expiresAt: number;
+  readonly payloadHash: string;
+}
+
+/** A create that only has to be appended. */
+export interface PreparedCreate {
+  readonly event: EventOf<"created">;
+  readonly idempotency: PreparedIdempotency | null;
+}
+
+type CreateCommand = CommandOf<"create">;
+type Writable<T> = { -readonly [Name in keyof T]: T[Name] };
+
+const noOptions: CreateOptions = {};
+
+/** Prepares the create of a payload that its schema has accepted. */
+export function prepareCreate(
+  client: Client,
+  target: CreateTarget,
+  value: unknown,
+  options: CreateOptions = noOptions,
+): PreparedCreate | InvalidPayload | InvalidOption {
+  const problem = options === noOptions ? null : optionProblem(options);
+  if (problem !== null) return problem;
+  const payload = storedPayload(target, value);
+  if (payload instanceof InvalidPayload) return payload;
+  const key = keyPolicy(target, payload.json);
+  if (key instanceof InvalidPayload) return key;
+  const { ids, engine, instance } = client.runtime;
+  const now = engine.now();
+  const id = options.id ?? ids.jobId();
+  const context = contextOf(id, options.context, client.activeTrace, ids);
+  if (context === null) {
+    const message = `context: "${options.context?.traceparent}" is not a W3C traceparent; pass one on as it came.`;
+    return new InvalidOption({ field: "context", message });
+  }
+  const idempotency = preparedIdempotency(target, options, payload.json, now);
+  const command = createCommand(target, options, now, {
+    id,
+    eventId: ids.eventId(),
+    actor: `client:${instance}`,
+    context,
+    payload: payload.json,
+  });
+  if (key !== null) command.key = key;
+  if (idempotency !== null) command.idempotencyKey = idempotency.key;
+  const decision = decide(null, command, now);
+  if (!decision.ok || decision.event.name !== "created")
+    throw new Error("A create was not decided as one.");
+  return { event: decision.event, idempotency };
+}
+
+interface CreateParts {
+  readonly id: string;
+  readonly eventId: string;
+  readonly actor: Actor;
+  readonly context: JobContext;
+  readonly payload: Json;
+}
+
+function createCommand(
+  target: CreateTarget,
+  options: CreateOptions,
+  now: number,
+  parts: CreateParts,
+): Writable<CreateCommand> {
+  const { settings } = target;
+  const command: Writable<CreateCommand> = {
+    command: "create",
+    eventId: parts.eventId,
+    actor: parts.actor,
+    id: parts.id,
+    service: target.service,
+    type: target.type,
+    context: parts.context,
+    typeVersion: settings.version,
+    queue: target.queue,
+    payload: parts.payload,
+    maxTries: options.maxTries ?? settings.maxTries,
+    priority: options.priority ?? settings.priority,
+    runAt: Math.round(
+      options.runAt === undefined ? now + (options.delayMs ?? 0) : timeMs(options.runAt),
+    ),
+    deadLetter: settings.deadLetter,
+    tags: options.tags === undefined ? noTags : [...new Set(options.tags)],
+    blockers: noBlockers,
+  };
+  const deadline = deadlineOf(settings, options, now);
+  if (deadline !== undefined) command.deadline = deadline;
+  return command;
+}
+
+const noTags: readonly string[] = [];
+const noBlockers: CreateCommand["blockers"] = [];
+
+/** The job's own deadline or its type's, unless the queue lets no job grow that old. */
+function deadlineOf(
+  settings: JobSettings,
+  options: CreateOptions,
+  now: number,
+): number | undefined {
+  const { deadlineMs, queue } = settings;
+  const own = options.deadline === undefined ? undefined : Math.round(timeMs(options.deadline));
+  const deadline = own ?? (deadlineMs === undefined ? undefined : now + deadlineMs);
+  if (queue.maxAgeMs === undefined) return deadline;
+  return Math.min(deadline ?? Number.POSITIVE_INFINITY, now + queue.maxAgeMs);
+}
+
+/** The payload as it is stored: plain JSON that nobody else holds. */
+function storedPayload(
+  target: CreateTarget,
+  value: unknown,
+): { readonly json: Json } | InvalidPayload {
+  if (value === undefined) {
+    const message = "is undefined, which JSON cannot hold; give null or {}";
+    return invalidPayload(target.type, [{ path: "", message }]);
+  }
+  const text = jsonText(value);
+  return text.ok
+    ? { json: JSON.parse(text.text) as Json }
+    : invalidPayload(target.type, [text.problem]);
+}
+
+function keyPolicy(target: CreateTarget, payload: Json): JobKeyPolicy | InvalidPayload | null {
+  const { keyConcurrency, queue } = target.settings;
+  if (keyConcurrency === undefined) return null;
+  const derived = deriveKey(target.service, target.type, keyConcurrency.key, payload);
+  if (!derived.ok)
+    return invalidPayload(target.type, [{ path: derived.pointer, message: derived.message }]);
+  return {
+    key: derived.key,
+    hash: derived.hash,
+    maxActive: keyConcurrency.maxActive,
+    maxQueued: queue.maxQueuedPerKey,
+    whenFull: queue.whenFull,
+    stalePolicy: keyConcurrency.stalePolicy,
+  };
+}
+
+function preparedIdempotency(
+  target: CreateTarget,
+  { idempotencyKey }: CreateOptions,
+  payload: Json,
+  now: number,
+): PreparedIdempotency | null {
+  if (idempotencyKey === undefined) return null;
+  const given = typeof idempotencyKey === "string" ? { key: idempotencyKey } : idempotencyKey;
+  return {
+    recordId: recordId.idempotency(target.service, target.type, target.settings.version, given.key),
+    key: given.key,
+    scope: given.scope ?? "any",
+    expiresAt: now + (given.windowMs ?? idempotencyWindowMs),
+    payloadHash: canonicalHash(payload),
+  };
+}
+
+/** The error of a payload that cannot be used. */
+export function invalidPayload(type: string, issues: readonly SchemaIssue[]): InvalidPayload {
+  return new InvalidPayload({
+    type,
+    issues,
+    message: `The payload of ${type} is not valid: ${issuesSentence(issues)}`,
+  });
+}

@@ -1,0 +1,18 @@
+/**
+ * The bundle that client, worker and keeper are built from: one store, one clock, one name.
+ */
+import type { Clock } from "../engine/clock.js";
+import type { Engine } from "../engine/engine.js";
+import type { Logger } from "../engine/logger.js";
+import type { IdSource } from "./ids.js";
+
+/** What every part of a running service shares. */
+export interface Runtime {
+  readonly engine: Engine;
+  readonly clock: Clock;
+  readonly ids: IdSource;
+  readonly logger: Logger;
+  /** The name of this process among those of the service. */
+  readonly instance: string;
+  readonly service: string;
+}

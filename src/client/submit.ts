@@ -1,0 +1,139 @@
+/**
+ * The second half of a create: the change is appended, and the store's answer becomes an outcome.
+ */
+import { Result } from "better-result";
+import { isEnded } from "../core/job.js";
+import type { AppendOutcome, Change } from "../engine/engine.js";
+import { StoreBusy } from "../engine/errors.js";
+import type { StoredRecord } from "../engine/record.js";
+import type { Client } from "./client.js";
+import { IdempotencyConflict, JobExists, type JobNotEnqueued } from "./errors.js";
+import type { PreparedCreate, PreparedIdempotency } from "./prepare.js";
+
+/** How often a create follows an idempotency key that others keep changing. */
+const idempotencyTriesMax = 10;
+
+/** What became of a create. In all but `rejected`, `id` names the job that the caller should look at. */
+export type Submitted =
+  | { readonly outcome: "accepted" | "existing"; readonly id: string }
+  | { readonly outcome: "coalesced"; readonly id: string }
+  | { readonly outcome: "replaced"; readonly id: string; readonly replacedJobId: string }
+  | ({ readonly outcome: "rejected" } & Rejected);
+
+/** Why a key let no job in. */
+export interface Rejected {
+  readonly reason: Exclude<JobNotEnqueued["reason"], "coalesced">;
+  readonly key: string;
+  readonly active: number;
+  readonly queued: number;
+  readonly limit: number;
+  readonly existingJobId?: string;
+}
+
+/** The failures that a submit has once its payload and options are good. */
+export type SubmitFailure = IdempotencyConflict | JobExists | StoreBusy;
+
+/** The change that a prepared create appends. */
+export function createChange({ event, idempotency }: PreparedCreate, recordVersion = 0): Change {
+  const job = { service: event.service, type: event.type, id: event.jobId };
+  const change = { job, expect: createdAt, event };
+  if (idempotency === null) return change;
+  const body = { jobId: event.jobId, payloadHash: idempotency.payloadHash };
+  const { recordId: id, expiresAt } = idempotency;
+  return {
+    ...change,
+    records: { before: [{ id, expect: recordVersion, body, expiresAt }], after: [] },
+  };
+}
+
+const createdAt = { version: 0 } as const;
+
+/** What the store's answer means. A promise only when an idempotency key has to be followed. */
+export function submitted(
+  client: Client,
+  create: PreparedCreate,
+  answer: AppendOutcome,
+): Result<Submitted, SubmitFailure> | Promise<Result<Submitted, SubmitFailure>> {
+  const { event } = create;
+  switch (answer.outcome) {
+    case "appended":
+      return Result.ok(appended(event.jobId, answer));
+    case "exists":
+    case "conflict":
+      return Result.err(jobExists(event.jobId));
+    case "not_admitted":
+      return Result.ok(notAdmitted(create, answer.admission));
+    case "record_conflict":
+      if (create.idempotency === null) throw new Error("A create without a record met one.");
+      return followKey(client, create, create.idempotency, answer.current);
+  }
+}
+
+function appended(
+  id: string,
+  { policy }: Extract<AppendOutcome, { outcome: "appended" }>,
+): Submitted {
+  if (policy?.replacedJobId === undefined) return { outcome: "accepted", id };
+  return { outcome: "replaced", id, replacedJobId: policy.replacedJobId };
+}
+
+function notAdmitted(
+  { event }: PreparedCreate,
+  admission: Extract<AppendOutcome, { outcome: "not_admitted" }>["admission"],
+): Submitted {
+  if (admission.outcome === "coalesced")
+    return { outcome: "coalesced", id: admission.existingJobId };
+  return { ...admission, key: event.key?.key ?? "" };
+}
+
+function jobExists(id: string): JobExists {
+  return new JobExists({
+    id,
+    message: `A job ${id} exists or existed; choose another id, or leave it to Millrace.`,
+  });
+}
+
+/** The idempotency key was used before: the job of that use is the answer, or gives way to a new one. */
+async function followKey(
+  client: Client,
+  create: PreparedCreate,
+  idempotency: PreparedIdempotency,
+  found: StoredRecord | null,
+): Promise<Result<Submitted, SubmitFailure>> {
+  const { engine } = client.runtime;
+  let current = found;
+  for (let tries = 0; tries < idempotencyTriesMax; tries++) {
+    const use = current === null ? null : usedBy(current);
+    if (use !== null && !(await givesWay(client, idempotency, use.jobId))) {
+      if (use.payloadHash !== idempotency.payloadHash)
+        return Result.err(conflict(idempotency.key, use.jobId));
+      return Result.ok({ outcome: "existing", id: use.jobId });
+    }
+    const [answer] = await engine.append([createChange(create, current?.version ?? 0)]);
+    if (answer === undefined) throw new Error("The store gave no answer to a create.");
+    if (answer.outcome !== "record_conflict") return submitted(client, create, answer);
+    current = answer.current;
+  }
+  const message = `The idempotency key "${idempotency.key}" kept changing hands; create the job again.`;
+  return Result.err(new StoreBusy({ url: engine.url, message }));
+}
+
+/** Whether the job of an earlier use lets a new one in. */
+async function givesWay(
+  client: Client,
+  { scope }: PreparedIdempotency,
+  jobId: string,
+): Promise<boolean> {
+  if (scope === "any") return false;
+  const [loaded] = await client.runtime.engine.load([jobId]);
+  return !loaded || isEnded(loaded.job.state);
+}
+
+function usedBy(record: StoredRecord): { readonly jobId: string; readonly payloadHash: string } {
+  return record.body as { readonly jobId: string; readonly payloadHash: string };
+}
+
+function conflict(key: string, existingJobId: string): IdempotencyConflict {
+  const message = `The idempotency key "${key}" belongs to job ${existingJobId}, which has a different payload; use a new key for new work.`;
+  return new IdempotencyConflict({ key, existingJobId, message });
+}

@@ -1,0 +1,147 @@
+/**
+ * Creating jobs by the name of their type: of types that no contract names, with any JSON as the payload,
+ * and of the contract's own, whose schema is then applied.
+ */
+import { Result } from "better-result";
+import { definitionsOf, queueOf, type ServiceContract } from "../contract/definition.js";
+import { resolveSettings } from "../contract/settings.js";
+import type { Json } from "../core/json.js";
+import { nameProblem } from "../core/names.js";
+import type { StoreError } from "../engine/errors.js";
+import { AsyncResult } from "./async-result.js";
+import type { Client } from "./client.js";
+import type { CreateOptions } from "./create-options.js";
+import { InvalidOption } from "./errors.js";
+import {
+  type CreateFailure,
+  JobCreator,
+  type NewJob,
+  type Submission,
+  type SubmitFailure,
+} from "./job-creator.js";
+import type { JobRef } from "./job-ref.js";
+import type { CreateTarget } from "./prepare.js";
+import type { WaitFailure, WaitOptions } from "./wait.js";
+
+/** What a create by name may say besides the options of every create. */
+export interface UntypedOptions extends CreateOptions {
+  /** The version of the type; the contract's current one, or 1. */
+  readonly version?: number;
+  /** The queue of a type that no contract names; the type's own by default. */
+  readonly queue?: string;
+}
+
+type UntypedCreator = JobCreator<Json, Json, Json | undefined>;
+
+/** Creates jobs by the name of their type. */
+export class UntypedJobs {
+  readonly #client: Client;
+  readonly #contract: ServiceContract;
+
+  constructor(client: Client, contract: ServiceContract) {
+    this.#client = client;
+    this.#contract = contract;
+  }
+
+  /** As `create` of a typed job. */
+  create(
+    type: string,
+    payload: Json,
+    options: UntypedOptions = {},
+  ): AsyncResult<JobRef, CreateFailure> {
+    const { version, queue, ...createOptions } = options;
+    return this.#with(type, version, queue, (creator) => creator.create(payload, createOptions));
+  }
+
+  /** As `submit` of a typed job. */
+  submit(
+    type: string,
+    payload: Json,
+    options: UntypedOptions = {},
+  ): AsyncResult<Submission<JobRef>, SubmitFailure> {
+    const { version, queue, ...createOptions } = options;
+    return this.#with(type, version, queue, (creator) => creator.submit(payload, createOptions));
+  }
+
+  /** As `run` of a typed job. */
+  run(
+    type: string,
+    payload: Json,
+    options: UntypedOptions & WaitOptions = {},
+  ): AsyncResult<Json | undefined, CreateFailure | WaitFailure> {
+    const { version, queue, ...runOptions } = options;
+    return this.#with(type, version, queue, (creator) => creator.run(payload, runOptions));
+  }
+
+  /** As `createMany` of a typed job. */
+  createMany(
+    type: string,
+    jobs: readonly NewJob<Json>[],
+    options: Pick<UntypedOptions, "version" | "queue"> = {},
+  ): AsyncResult<readonly Result<JobRef, CreateFailure>[], InvalidOption | StoreError> {
+    return this.#with(type, options.version, options.queue, (creator) => creator.createMany(jobs));
+  }
+
+  #with<Value, Failure extends Error>(
+    type: string,
+    version: number | undefined,
+    queue: string | undefined,
+    use: (creator: UntypedCreator) => AsyncResult<Value, Failure>,
+  ): AsyncResult<Value, Failure | InvalidOption> {
+    const target = this.#target(type, version, queue);
+    if (!(target instanceof InvalidOption)) return use(new JobCreator(this.#client, target));
+    return new AsyncResult<Value, Failure | InvalidOption>(Promise.resolve(Result.err(target)));
+  }
+
+  #target(
+    type: string,
+    version: number | undefined,
+    queue: string | undefined,
+  ): CreateTarget | InvalidOption {
+    const service = this.#contract.name;
+    const entry = Object.hasOwn(this.#contract.jobs, type) ? this.#contract.jobs[type] : undefined;
+    if (entry === undefined) return unnamedTarget(service, type, version, queue);
+    const definition = definitionsOf(entry).findLast(
+      ({ settings }) => (version ?? settings.version) === settings.version,
+    );
+    if (definition === undefined) {
+      return new InvalidOption({
+        field: "version",
+        message: `${type} has no version ${version} in the contract.`,
+      });
+    }
+    if (queue !== undefined && queue !== queueOf(type, definition)) {
+      const message = `The contract puts ${type} in the queue ${queueOf(type, definition)}; leave the queue out.`;
+      return new InvalidOption({ field: "queue", message });
+    }
+    return {
+      service,
+      type,
+      queue: queueOf(type, definition),
+      schema: definition.payload,
+      settings: definition.settings,
+    };
+  }
+}
+
+function unnamedTarget(
+  service: string,
+  type: string,
+  version = 1,
+  queue: string | undefined,
+): CreateTarget | InvalidOption {
+  const typeProblem = nameProblem("type", type);
+  if (typeProblem !== null) return new InvalidOption({ field: "type", message: typeProblem });
+  const queueProblem = queue === undefined ? null : nameProblem("queue", queue);
+  if (queueProblem !== null) return new InvalidOption({ field: "queue", message: queueProblem });
+  if (!(Number.isSafeInteger(version) && version >= 1)) {
+    return new InvalidOption({
+      field: "version",
+      message: `version is ${version}; it must be a whole number from 1.`,
+    });
+  }
+  const settings = resolveSettings(
+    queue === undefined ? { version } : { version, queue: { name: queue } },
+  );
+  return { service, type, queue: queueOf(type, { settings }), schema: null, settings };
+}

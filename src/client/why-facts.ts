@@ -1,0 +1,63 @@
+/**
+ * The facts around a job that say why it is not running: its queue, its key, its limits and its workers.
+ */
+import type { Job } from "../core/job.js";
+import type { WhyFacts } from "../core/why.js";
+import { type QueueSettings, recordId } from "../engine/record.js";
+import type { Client } from "./client.js";
+import { workerRows } from "./presence.js";
+
+/** Reads what `why` needs to know of a job. An ended or running job needs nothing but itself. */
+export async function whyFacts(client: Client, job: Job): Promise<WhyFacts> {
+  const { engine } = client.runtime;
+  const now = engine.now();
+  if (job.state !== "pending" && job.state !== "retry") return { now };
+  if (job.runAt > now) return { now };
+  const [[queue], key, workers, ahead, limits] = await Promise.all([
+    engine.records([recordId.queue(job.service, job.queue)]),
+    job.key === undefined ? null : engine.query("key", { hash: job.key.hash }),
+    workerRows(engine, job.service),
+    engine.query("ahead", { id: job.id }),
+    limitFacts(client, job),
+  ]);
+  const keyHeld = key?.active.filter((holder) => holder.jobId !== job.id).length ?? 0;
+  return {
+    now,
+    ahead,
+    workers: workers.filter((worker) => worker.fresh && handles(worker.types, job)).length,
+    ...(queue ? { queuePaused: (queue.body as unknown as QueueSettings).paused } : null),
+    ...(key ? { keyLimit: { active: keyHeld, maxActive: key.maxActive } } : null),
+    ...limits,
+  };
+}
+
+/** The cluster-wide limits of the job's type and queue, where the contract names any. */
+async function limitFacts(
+  client: Client,
+  job: Job,
+): Promise<Pick<WhyFacts, "typeLimit" | "queueLimit">> {
+  const { engine } = client.runtime;
+  const settings = client.boundJob(job.type, job.typeVersion)?.definition.settings;
+  const typeMax = settings?.maxActive;
+  const queueMax = settings?.queue.maxActive;
+  if (typeMax === undefined && queueMax === undefined) return {};
+  const filter = { service: job.service, state: ["active"] } as const;
+  const counts = await engine.query("counts", { filter });
+  const sum = (matches: (count: { readonly type: string; readonly queue: string }) => boolean) =>
+    counts.filter(matches).reduce((total, { count }) => total + count, 0);
+  return {
+    ...(typeMax === undefined
+      ? null
+      : { typeLimit: { active: sum(({ type }) => type === job.type), maxActive: typeMax } }),
+    ...(queueMax === undefined
+      ? null
+      : { queueLimit: { active: sum(({ queue }) => queue === job.queue), maxActive: queueMax } }),
+  };
+}
+
+function handles(
+  types: readonly { readonly type: string; readonly version: number }[],
+  job: Pick<Job, "type" | "typeVersion">,
+): boolean {
+  return types.some(({ type, version }) => type === job.type && version === job.typeVersion);
+}

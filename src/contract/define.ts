@@ -1,0 +1,141 @@
+/**
+ * How a contract is written: job types with their schemas and options, and the service that they belong to.
+ *
+ * @example
+ * export const shop = defineService("shop", {
+ *   sendReceipt: defineJob({
+ *     payload: z.object({ orderId: z.string(), to: z.string() }),
+ *     result: z.object({ messageId: z.string() }),
+ *   }),
+ * });
+ */
+import { nameProblem } from "../core/names.js";
+import {
+  boundJobs,
+  type JobDefinition,
+  type JobEntries,
+  type JobVersions,
+  queueOf,
+  type Schema,
+  type ServiceContract,
+} from "./definition.js";
+import { InvalidDefinition } from "./errors.js";
+import { type JobOptions, resolveSettings } from "./settings.js";
+import { checkJobOptions, fail } from "./validate.js";
+
+/** What `defineJob` takes: the schemas, and every option of a job type. */
+export interface JobSpec<
+  Payload extends Schema,
+  Result extends Schema | undefined,
+  Version extends number,
+> extends JobOptions {
+  /**
+   * What a job is given. Its output is stored as JSON and checked again before the handler, so that
+   * a schema must accept what it gives: defaults and coercions may be used, one-way transforms may not.
+   */
+  readonly payload: Payload;
+  /** What a handler returns. Without one, what it returns is stored unchecked and typed as JSON. */
+  readonly result?: Result;
+  readonly version?: Version;
+}
+
+/** Defines a job type. Throws `InvalidDefinition` for an option that cannot work. */
+export function defineJob<
+  Payload extends Schema,
+  Result extends Schema | undefined = undefined,
+  const Version extends number = 1,
+>(
+  spec: JobSpec<Payload, Result, Version>,
+  // What surrounds the call, such as `versions(…)`, must not widen what the spec leaves out.
+): JobDefinition<Payload, NoInfer<Result>, NoInfer<Version>> {
+  checkJobOptions(spec);
+  const { payload, result, ...options } = spec;
+  const settings = resolveSettings(options) as JobDefinition<Payload, Result, Version>["settings"];
+  return { kind: "job", payload, result: result as Result, settings };
+}
+
+/**
+ * Puts versions of a job type side by side, lowest first. The last one is current: `create` makes jobs of it,
+ * and `version(n)` reaches the others.
+ */
+export function versions<const Definitions extends readonly [JobDefinition, ...JobDefinition[]]>(
+  ...definitions: Definitions
+): JobVersions<Definitions> {
+  for (const [index, { settings }] of definitions.entries()) {
+    const before = definitions[index - 1]?.settings.version ?? 0;
+    if (settings.version === before)
+      fail("version", `${settings.version} is defined twice; give each its own`);
+    if (settings.version < before)
+      fail("version", `${settings.version} comes after ${before}; list the lowest first`);
+  }
+  return { kind: "versions", definitions };
+}
+
+/** Defines a service and its job types. Throws `InvalidDefinition` for a name or a limit that cannot work. */
+export function defineService<const Entries extends JobEntries>(
+  name: string,
+  jobs: Entries,
+): ServiceContract<Entries> {
+  checkName("name", nameProblem("service", name));
+  for (const [type, entry] of Object.entries(jobs)) {
+    checkName(`jobs.${type}`, nameProblem("type", type));
+    if (entry.kind !== "job" && entry.kind !== "versions") {
+      fail(`jobs.${type}`, "must come from defineJob or versions");
+    }
+  }
+  return withSharedLimits({ kind: "service", name, jobs });
+}
+
+/** A limit of a type or a queue is one number for all who share it, whichever of them has named it. */
+function withSharedLimits<Entries extends JobEntries>(
+  contract: ServiceContract<Entries>,
+): ServiceContract<Entries> {
+  const limits = new Map<string, number>();
+  for (const { type, queue, definition } of boundJobs(contract)) {
+    noteLimit(limits, `type ${type}`, definition.settings.maxActive);
+    noteLimit(limits, `queue ${queue}`, definition.settings.queue.maxActive);
+  }
+  const jobs = Object.entries(contract.jobs).map(([type, entry]) => {
+    const fill = (definition: JobDefinition) => withLimits(type, definition, limits);
+    return [
+      type,
+      entry.kind === "job" ? fill(entry) : { ...entry, definitions: entry.definitions.map(fill) },
+    ];
+  });
+  return { ...contract, jobs: Object.fromEntries(jobs) as Entries };
+}
+
+function noteLimit(
+  limits: Map<string, number>,
+  place: string,
+  maxActive: number | undefined,
+): void {
+  if (maxActive === undefined) return;
+  const other = limits.get(place) ?? maxActive;
+  if (other !== maxActive) {
+    fail(
+      "maxActive",
+      `of ${place} is ${other} in one definition and ${maxActive} in another; name one number`,
+    );
+  }
+  limits.set(place, maxActive);
+}
+
+function withLimits(
+  type: string,
+  definition: JobDefinition,
+  limits: ReadonlyMap<string, number>,
+): JobDefinition {
+  const { settings } = definition;
+  const typeLimit = limits.get(`type ${type}`);
+  const queueLimit = limits.get(`queue ${queueOf(type, definition)}`);
+  const queue =
+    queueLimit === undefined ? settings.queue : { ...settings.queue, maxActive: queueLimit };
+  const limited =
+    typeLimit === undefined ? { ...settings, queue } : { ...settings, queue, maxActive: typeLimit };
+  return { ...definition, settings: limited };
+}
+
+function checkName(field: string, problem: string | null): void {
+  if (problem !== null) throw new InvalidDefinition({ field, message: problem });
+}

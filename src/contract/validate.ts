@@ -1,0 +1,206 @@
+/**
+ * Checks the options of a definition, so that a mistake is found where it is made and not by a job at night.
+ */
+import { endedStates } from "../core/job.js";
+import { templateProblem } from "../core/keys.js";
+import { nameProblem } from "../core/names.js";
+import { priorityMax, priorityMin } from "../core/order.js";
+import { backoffProblem, delayMaxMs } from "../core/retry.js";
+import { InvalidDefinition } from "./errors.js";
+import { isSchema } from "./schema.js";
+import { type JobOptions, jobDefaults } from "./settings.js";
+
+/** How many tries a definition or a create may allow. */
+export const maxTriesLimit = 10_000;
+
+/** How many jobs of a type one process may run at once. */
+export const concurrencyLimit = 1_000;
+
+/** How many jobs may be active or wait under a limit that a definition names. */
+const activeLimit = 1_000_000;
+
+/** Says what is wrong with an option, as a sentence that goes on after its name, or `null`. */
+type Check = (value: unknown) => string | null;
+
+type Checks = { readonly [option: string]: Check };
+
+const jobChecks: Checks = {
+  payload: schemaCheck,
+  result: schemaCheck,
+  version: whole(1, Number.MAX_SAFE_INTEGER),
+  retry: () => null,
+  timeoutMs: whole(1, delayMaxMs),
+  leaseMs: whole(1, delayMaxMs),
+  concurrency: whole(1, concurrencyLimit),
+  maxActive: whole(1, activeLimit),
+  keyConcurrency: () => null,
+  queue: () => null,
+  deadlineMs: whole(1, delayMaxMs),
+  priority: whole(priorityMin, priorityMax),
+  progress: yesOrNo,
+  logs: yesOrNo,
+  deadLetter: yesOrNo,
+  retention: () => null,
+};
+
+const retryChecks: Checks = {
+  maxTries: whole(1, maxTriesLimit),
+  backoff: backoffCheck,
+};
+
+const keyChecks: Checks = {
+  key: (value) => templateProblem(value as readonly string[]),
+  maxActive: whole(1, activeLimit),
+  heartbeatIntervalMs: whole(1, delayMaxMs),
+  heartbeatTtlMs: whole(1, delayMaxMs),
+  stalePolicy: oneOf("fail-stale", "requeue", "block"),
+};
+
+const queueChecks: Checks = {
+  name: (value) => nameProblem("queue", value),
+  maxActive: whole(1, activeLimit),
+  maxQueuedPerKey: whole(0, activeLimit),
+  whenFull: oneOf("reject", "coalesce", "replace-oldest"),
+  maxAgeMs: whole(1, delayMaxMs),
+};
+
+const retentionChecks: Checks = Object.fromEntries(endedStates.map((state) => [state, keptMs]));
+
+/** Options that later versions will know. */
+const laterOptions: ReadonlySet<string> = new Set([
+  "continuations",
+  "continueWith",
+  "blockers",
+  "hooks",
+  "onStart",
+  "onSuccess",
+  "onFail",
+  "onEnd",
+  "isolate",
+  "exec",
+  "sign",
+  "secret",
+]);
+
+/** Throws `InvalidDefinition` for the first option that cannot work. */
+export function checkJobOptions(options: JobOptions & { readonly payload: unknown }): void {
+  checkMembers("", options, jobChecks);
+  if (options.payload === undefined)
+    fail("payload", "is missing; give a schema, such as z.object({ … })");
+  if (options.retry !== undefined) checkMembers("retry", options.retry, retryChecks);
+  if (options.queue !== undefined) checkMembers("queue", options.queue, queueChecks);
+  if (options.retention !== undefined)
+    checkMembers("retention", options.retention, retentionChecks);
+  checkKeyConcurrency(options);
+}
+
+/** Throws `InvalidDefinition` for a field. */
+export function fail(field: string, problem: string): never {
+  throw new InvalidDefinition({ field, message: `${field} ${problem}.` });
+}
+
+function checkKeyConcurrency({ keyConcurrency, queue, leaseMs }: JobOptions): void {
+  if (keyConcurrency === undefined) {
+    for (const field of ["maxQueuedPerKey", "whenFull"] as const) {
+      if (queue?.[field] !== undefined)
+        fail(`queue.${field}`, "has no meaning without keyConcurrency; add a key");
+    }
+    return;
+  }
+  checkMembers("keyConcurrency", keyConcurrency, keyChecks);
+  if (keyConcurrency.key === undefined) {
+    fail(
+      "keyConcurrency.key",
+      'is missing; give constants and JSON Pointers, such as ["tickets", "/origin"]',
+    );
+  }
+  if (leaseMs !== undefined) {
+    fail(
+      "leaseMs",
+      "does not go with keyConcurrency, whose heartbeatTtlMs is the lease; set that one",
+    );
+  }
+  const { heartbeatIntervalMs, heartbeatTtlMs = jobDefaults.heartbeatTtlMs } = keyConcurrency;
+  if (heartbeatIntervalMs !== undefined && heartbeatTtlMs <= heartbeatIntervalMs) {
+    const remedy = "or a running job would lose its key between two heartbeats";
+    fail(
+      "keyConcurrency.heartbeatTtlMs",
+      `(${heartbeatTtlMs}) must exceed heartbeatIntervalMs (${heartbeatIntervalMs}), ${remedy}`,
+    );
+  }
+}
+
+function checkMembers(place: string, members: object, checks: Checks): void {
+  if (typeof members !== "object" || members === null)
+    fail(place || "the definition", "must be an object");
+  for (const [name, value] of Object.entries(members)) {
+    const field = place ? `${place}.${name}` : name;
+    const check = Object.hasOwn(checks, name) ? checks[name] : undefined;
+    if (check === undefined) {
+      if (laterOptions.has(name)) fail(field, "is not supported by this version of Millrace");
+      fail(field, `is not an option; use one of ${Object.keys(checks).join(", ")}`);
+    }
+    const problem = value === undefined ? null : check(value);
+    if (problem !== null) throw new InvalidDefinition({ field, message: sentence(field, problem) });
+  }
+}
+
+/** A problem that is a sentence of its own stands after the field's name and a colon. */
+function sentence(field: string, problem: string): string {
+  return problem.endsWith(".") ? `${field}: ${problem}` : `${field} ${problem}.`;
+}
+
+function schemaCheck(value: unknown): string | null {
+  if (isSchema(value)) return null;
+  const looksPlain =
+    typeof value === "object" && value !== null && ("type" in value || "$schema" in value);
+  const remedy =
+    "use a schema of a library that speaks Standard Schema, such as zod, valibot or arktype";
+  return looksPlain
+    ? `is plain JSON Schema, which this version of Millrace does not read; ${remedy}`
+    : `is not a schema; ${remedy}`;
+}
+
+function backoffCheck(value: unknown): string | null {
+  const known =
+    typeof value === "string" ||
+    typeof value === "function" ||
+    (typeof value === "object" && value !== null);
+  if (!known) return "must be a name, a list of delays, an exponential backoff or a function";
+  if (
+    typeof value === "object" &&
+    !("length" in value) &&
+    (value as { kind?: unknown }).kind !== "exponential"
+  ) {
+    return 'is an object of an unknown kind; use { kind: "exponential" }';
+  }
+  return backoffProblem(value as Parameters<typeof backoffProblem>[0]);
+}
+
+function whole(least: number, most: number): Check {
+  return (value) => {
+    if (typeof value === "number" && Number.isSafeInteger(value) && value >= least && value <= most)
+      return null;
+    const range =
+      most === Number.MAX_SAFE_INTEGER ? `of ${least} or more` : `from ${least} to ${most}`;
+    return `is ${String(value)}; it must be a whole number ${range}`;
+  };
+}
+
+function yesOrNo(value: unknown): string | null {
+  return typeof value === "boolean" ? null : `is ${String(value)}; it must be true or false`;
+}
+
+function oneOf(...choices: readonly string[]): Check {
+  return (value) =>
+    choices.includes(value as string)
+      ? null
+      : `is ${String(value)}; use one of ${choices.join(", ")}`;
+}
+
+function keptMs(value: unknown): string | null {
+  const good = typeof value === "number" && value >= 0;
+  return good
+    ? null
+    : `is ${String(value)}; it must be 0 (discard at once) or more milliseconds, or Infinity`;
+}

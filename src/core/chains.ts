@@ -1,0 +1,43 @@
+/**
+ * Chains and blockers: what follows from the end of a job, under ids derived from the cause,
+ * so that deriving it twice gives the same thing once.
+ */
+import { createHash } from "node:crypto";
+import { type Blocker, isEnded, type Job, type JobState } from "./job.js";
+
+/** The id of a job that follows from another: the same cause always gives the same id. */
+export function derivedId(cause: string, purpose: string): string {
+  return createHash("sha256").update(`${cause}\n${purpose}`).digest("hex").slice(0, 26);
+}
+
+/** The chain that a job belongs to: its own, unless it continues one. */
+export function chainOf(job: Pick<Job, "id" | "chainId">): string {
+  return job.chainId ?? job.id;
+}
+
+/** The id of the job that continues this run of a job. */
+export function continuationId(job: Pick<Job, "id" | "run">): string {
+  return derivedId(`${job.id}#${job.run}`, "continuation");
+}
+
+/** What the blockers of a job mean for it now. */
+export type BlockerVerdict =
+  | { readonly verdict: "wait" }
+  | { readonly verdict: "unblock" }
+  | { readonly verdict: "unreachable"; readonly blockerId: string };
+
+/** Whether a blocked job may go on. A blocker that is missing (`undefined`) has ended badly. */
+export function blockerVerdict(
+  blockers: readonly Blocker[],
+  stateOf: (jobId: string) => JobState | undefined,
+): BlockerVerdict {
+  let waiting = false;
+  for (const blocker of blockers) {
+    const state = stateOf(blocker.jobId);
+    if (state === "completed") continue;
+    if (state !== undefined && !isEnded(state)) waiting = true;
+    else if (blocker.onBadEnd === "unreachable")
+      return { verdict: "unreachable", blockerId: blocker.jobId };
+  }
+  return waiting ? { verdict: "wait" } : { verdict: "unblock" };
+}

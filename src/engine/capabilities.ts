@@ -1,0 +1,17 @@
+/**
+ * What an engine can do, as booleans. Code asks for a capability, never for an engine's name.
+ */
+
+/** The declared differences between engines. */
+export interface Capabilities {
+  /** Jobs can commit with the caller's own data. */
+  readonly transactions: boolean;
+  /** Claims follow priority exactly; otherwise priority is by lane. */
+  readonly strictPriority: boolean;
+  /** Lists and counts show an append as soon as it is acknowledged. */
+  readonly immediateViews: boolean;
+  /** Jobs survive the end of the process. */
+  readonly durable: boolean;
+  /** Several processes can share the store. */
+  readonly shared: boolean;
+}

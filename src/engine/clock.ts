@@ -1,0 +1,27 @@
+/**
+ * Time as a thing that can be handed over: the system's own, or one that a test moves by hand.
+ */
+
+/** Tells the time and calls back later. */
+export interface Clock {
+  /** Milliseconds since 1970. */
+  now(): number;
+  /** Milliseconds that only ever grow, for measuring how long something took. */
+  monotonic(): number;
+  /** Calls back once after a delay; gives the way to call it off. A pending call does not keep a process alive. */
+  after(delayMs: number, call: () => void): () => void;
+}
+
+/** The longest delay that a timer of the platform can hold. */
+const timerMaxMs = 2 ** 31 - 1;
+
+/** The machine's clock. */
+export const systemClock: Clock = {
+  now: () => Date.now(),
+  monotonic: () => performance.now(),
+  after: (delayMs, call) => {
+    const timer = setTimeout(call, Math.min(Math.max(delayMs, 0), timerMaxMs));
+    timer.unref();
+    return () => clearTimeout(timer);
+  },
+};

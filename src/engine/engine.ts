@@ -1,0 +1,210 @@
+/**
+ * The engine contract: what Millrace asks of a store. Engines store and compare; they never decide.
+ * Rules that depend on what is stored (admission, slots, verdicts of a claim) are functions of `core`
+ * that an engine calls with the facts it has read.
+ */
+import type { Admission } from "../core/admission.js";
+import type { JobEvent } from "../core/event.js";
+import type { Job, JobKey, JobState, PolicyOutcome } from "../core/job.js";
+import type { Lane } from "../core/order.js";
+import type { Capabilities } from "./capabilities.js";
+import type { Queries, QueryName } from "./query.js";
+import type { RecordWrite, StoredRecord, SwapOutcome } from "./record.js";
+
+/** The most changes, notes, renewals or claimed jobs that one call may carry. */
+export const batchMax = 1_000;
+
+/** What a change was decided on. Version 0 means that the job did not exist. */
+export interface Expect {
+  readonly version: number;
+  readonly token?: number;
+}
+
+/** One event to append, with the records that must change together with it. */
+export interface Change {
+  readonly job: JobKey;
+  readonly expect: Expect;
+  readonly event: JobEvent;
+  readonly records?: {
+    readonly before: readonly RecordWrite[];
+    readonly after: readonly RecordWrite[];
+  };
+}
+
+/** What became of a change. Only `appended` stored anything. */
+export type AppendOutcome =
+  | { readonly outcome: "appended"; readonly policy?: PolicyOutcome }
+  /** The job has moved on, is under another token, or is gone: load it and decide again. */
+  | { readonly outcome: "conflict" }
+  /** A `created` event met a job with that id. */
+  | { readonly outcome: "exists" }
+  /** A record that had to change was not at the version that the writer saw. */
+  | { readonly outcome: "record_conflict"; readonly current: StoredRecord | null }
+  /** The key's policy refused a `created` event, or answered it with another job. */
+  | {
+      readonly outcome: "not_admitted";
+      readonly admission: Extract<Admission, { outcome: "rejected" | "coalesced" }>;
+    };
+
+/** A job as folded from its log, with the log if it was asked for. */
+export interface LoadedJob {
+  readonly job: Job;
+  readonly events?: readonly JobEvent[];
+}
+
+/** One place to claim from. */
+export interface ClaimLane {
+  readonly lane: Lane;
+  readonly service: string;
+  readonly queue: string;
+  readonly type: string;
+  /** How many jobs of this lane the worker can take. */
+  readonly free: number;
+  readonly leaseMs: number;
+  /** Cluster-wide limits of jobs that hold a lease, or that held one and whose worker has not confirmed. */
+  readonly typeMaxActive?: number;
+  readonly queueMaxActive?: number;
+}
+
+/** A worker's wish for jobs. */
+export interface ClaimAsk {
+  readonly worker: string;
+  readonly lanes: readonly ClaimLane[];
+  /** The most jobs over all lanes. */
+  readonly limit: number;
+}
+
+/** A job that is now active under a fresh token, as folded with its `started` event. */
+export interface ClaimedJob {
+  readonly job: Job;
+  readonly leaseUntil: number;
+}
+
+/** What a claim gave, and when to ask again if nothing wakes the worker before. */
+export interface ClaimAnswer {
+  readonly jobs: readonly ClaimedJob[];
+  /** The earliest time at which a waiting job of these lanes becomes due; `null` when none does. */
+  readonly nextDueAt: number | null;
+}
+
+/** A lease to renew. */
+export interface HeldLease {
+  readonly job: JobKey;
+  readonly token: number;
+  readonly leaseMs: number;
+}
+
+/** What became of a held lease. `lost`: the job is under another token, waits again, or is gone. */
+export type RenewOutcome =
+  | { readonly outcome: "held"; readonly leaseUntil: number; readonly cancelRequested: boolean }
+  | { readonly outcome: "ended"; readonly state: JobState }
+  | { readonly outcome: "lost"; readonly state: JobState | null };
+
+/** What the keeper looks for. */
+export type DueAsk =
+  /** Active jobs whose lease has lapsed and whose key is not blocked. */
+  | { readonly kind: "lapsed"; readonly service: string }
+  /** Unfinished jobs whose deadline has come. */
+  | { readonly kind: "deadline"; readonly service: string }
+  /** Ended jobs that retention lets go. */
+  | {
+      readonly kind: "retention";
+      readonly service: string;
+      readonly type: string;
+      readonly state: JobState;
+      readonly endedBefore: number;
+    };
+
+/** A job whose time may have come: a hint, append decides. */
+export interface DueJob extends JobKey {
+  readonly version: number;
+  readonly token: number;
+}
+
+/** An event with its place in the feed. */
+export interface FeedItem {
+  /** Opaque; give it to `tail` to go on after this event. */
+  readonly cursor: string;
+  readonly event: JobEvent;
+}
+
+/** What a wake-up hints at: something may be claimable, a job ended, or one was asked to stop. */
+export type WakeTopic = "ready" | "ended" | "cancel";
+
+export interface Engine {
+  readonly url: string;
+  readonly capabilities: Capabilities;
+
+  /** Makes the store usable. Idempotent, and safe when many processes start at once. */
+  provision(): Promise<void>;
+
+  /** The store's clock in milliseconds, which leases, due times and deadlines use. */
+  now(): number;
+
+  /**
+   * Folds jobs from their logs, in the order of the ids; `null` for one that does not exist.
+   * Sees every append that this process was told of; others' may lag, and an append tells.
+   */
+  load(
+    ids: readonly string[],
+    options?: { readonly history?: boolean },
+  ): Promise<readonly (LoadedJob | null)[]>;
+
+  /**
+   * Appends events. Each change is all or nothing at its expectation and independent of the others;
+   * it is durable when the promise resolves. At most one change per job in a call.
+   * A `created` event with a key is admitted under the key's policy by `core`'s `admit`,
+   * and a job that it replaces is `skipped` in the same step. A `deleted` event removes the job and its log.
+   * Ending an active job from outside keeps its key and cap slots until its worker confirms or its lease lapses.
+   */
+  append(changes: readonly Change[]): Promise<readonly AppendOutcome[]>;
+
+  /**
+   * Appends notes (progress, logs, emitted events, heartbeats, ignored outcomes). Durable; no version.
+   * A note that the fold would ignore is not stored: `false`. An ignored outcome frees what its token still holds.
+   */
+  note(notes: readonly JobEvent[]): Promise<readonly boolean[]>;
+
+  /**
+   * Hands out claimable jobs in order, at most the free places, within every cap. Each is durably `started`
+   * under a fresh token and is nobody else's until it is settled or its lease lapses.
+   * A job whose deadline has come is `expired` instead. Nothing is claimed from a paused queue.
+   */
+  claim(ask: ClaimAsk): Promise<ClaimAnswer>;
+
+  /** Extends leases and the slots that go with them. */
+  renew(held: readonly HeldLease[]): Promise<readonly RenewOutcome[]>;
+
+  /** Appends outcomes by version and token, then frees lease and slots and lets the next of the key in. */
+  settle(changes: readonly Change[]): Promise<readonly AppendOutcome[]>;
+
+  /** Reads records, in the order of the ids. */
+  records(ids: readonly string[]): Promise<readonly (StoredRecord | null)[]>;
+
+  /** Compares and sets each record on its own. */
+  swap(writes: readonly RecordWrite[]): Promise<readonly SwapOutcome[]>;
+
+  /** Jobs whose time has come, at most `limit`. */
+  due(ask: DueAsk, limit: number): Promise<readonly DueJob[]>;
+
+  /** Asks the read model. */
+  query<Name extends QueryName>(
+    name: Name,
+    ask: Queries[Name]["ask"],
+  ): Promise<Queries[Name]["answer"]>;
+
+  /** The feed of all events after a cursor (from the beginning without one), then live, until the signal aborts. No gaps; per-job order. */
+  tail(cursor: string | null, signal: AbortSignal): AsyncIterable<FeedItem>;
+
+  /** The cursor of the newest event. */
+  head(): Promise<string>;
+
+  /** Calls back on hints, which may be lost or repeated, and may come from other processes. Gives the way to stop. */
+  wake(topic: WakeTopic, on: () => void): () => void;
+
+  /** Forgets `deleted` events older than a time. Gives their number. */
+  prune(before: number): Promise<number>;
+
+  /** Carries out what was asked before, then lets go of the store. Idempotent. */
+  close(): Promise<void>;
+}

@@ -1,0 +1,189 @@
+/**
+ * Appending: the one way in which a job changes. Compare, fold, store, and move the job
+ * to where its new state belongs.
+ */
+import { decide } from "../../core/decide.js";
+import type { EventOf, JobEvent } from "../../core/event.js";
+import { evolve } from "../../core/evolve.js";
+import { isEnded, type Job, type PolicyOutcome } from "../../core/job.js";
+import { transitions } from "../../core/transitions.js";
+import type { AppendOutcome, Change } from "../engine.js";
+import { beginAttempt, confirmEnd, endAttempt } from "./attempts.js";
+import { admitToKey, countTakeover, keyOf, policyOutcome, promote } from "./keys.js";
+import { type StagedWrites, stageWrites, storeStaged } from "./records.js";
+import { copy, type Entry, enterLine, isWaiting, leaveLine, type Store } from "./store.js";
+
+/** Who moves a job on: the worker that holds it, or anybody else. */
+export type ChangedBy = "worker" | "outside";
+
+const conflict: AppendOutcome = { outcome: "conflict" };
+
+/** Appends one change at its expectation, together with its records. */
+export function appendChange(store: Store, change: Change, by: ChangedBy): AppendOutcome {
+  const { before = [], after = [] } = change.records ?? {};
+  const staged = stageWrites(store, [...before, ...after]);
+  if (!staged.ok) return { outcome: "record_conflict", current: staged.current };
+
+  const event = copy(change.event);
+  const entry = store.jobs.get(change.job.id) ?? null;
+  if (event.name === "created" && entry !== null) return { outcome: "exists" };
+  if (event.jobId !== change.job.id || !meets(entry?.job ?? null, change)) return conflict;
+  if (evolve(entry?.job ?? null, event).ignored !== null) return conflict;
+  if (event.name === "created") return appendCreated(store, event, staged);
+  if (entry !== null && speaksOfLapse(event) && !hasLapsed(store, entry)) return conflict;
+
+  storeStaged(store, staged.records);
+  applyEvent(store, entry, event, { by, leaseMs: 0 });
+  return { outcome: "appended" };
+}
+
+/** Appends one note, unless the fold ignores it. */
+export function appendNote(store: Store, note: JobEvent): boolean {
+  const event = copy(note);
+  if (event.name === "staleCompletionIgnored") confirmEnd(store, event.jobId, event.token);
+  const entry = store.jobs.get(event.jobId);
+  if (entry === undefined || transitions[event.name]?.kind === "change") return false;
+  const { job, ignored } = evolve(entry.job, event);
+  if (ignored !== null || job === null) return false;
+  entry.job = job;
+  entry.positions.push(store.feed.push(event));
+  return true;
+}
+
+/** Folds an accepted event into its job and moves the job to where it belongs now. */
+export function applyEvent(
+  store: Store,
+  entry: Entry | null,
+  event: JobEvent,
+  cause: { readonly by: ChangedBy; readonly leaseMs: number },
+): Entry | null {
+  const { job } = evolve(entry?.job ?? null, event);
+  const position = store.feed.push(event);
+  const before = entry?.job ?? null;
+  if (entry !== null) leaveLine(store, entry);
+  const wasActive = before?.state === "active";
+  if (entry !== null && wasActive && job?.state !== "active") endAttempt(store, entry, cause.by);
+
+  const changed = job === null ? null : (entry ?? newEntry(store, job));
+  if (changed === null || job === null) {
+    forget(store, entry);
+  } else {
+    changed.job = job;
+    changed.positions.push(position);
+    if (job.state === "active" && !wasActive) beginAttempt(store, changed, cause.leaseMs);
+    if (isWaiting(job)) line(store, changed);
+  }
+  tendKey(store, changed, before, event);
+  hint(store, before, job, event, cause.by);
+  return changed;
+}
+
+function meets(job: Job | null, { expect, job: key }: Change): boolean {
+  if (job === null) return expect.version === 0;
+  if (job.service !== key.service || job.type !== key.type) return false;
+  return job.version === expect.version && (expect.token ?? job.token) === job.token;
+}
+
+/** The keeper speaks under a token only when it has seen that token's lease lapse. */
+function speaksOfLapse(event: JobEvent): boolean {
+  return event.actor.startsWith("keeper:") && "token" in event && event.token !== undefined;
+}
+
+/** A lapse that the keeper saw may be over by now: the worker has renewed. */
+function hasLapsed(store: Store, { attempt, job }: Entry): boolean {
+  return attempt !== null && attempt.leaseUntil <= store.now() && !job.keyBlocked;
+}
+
+/** A create goes through its key's policy. A job that it replaces is skipped first, which frees its place. */
+function appendCreated(
+  store: Store,
+  event: EventOf<"created">,
+  staged: Extract<StagedWrites, { ok: true }>,
+): AppendOutcome {
+  const admission = event.key ? admitToKey(store, event, event.key) : null;
+  if (admission?.outcome === "rejected" || admission?.outcome === "coalesced") {
+    return { outcome: "not_admitted", admission };
+  }
+  storeStaged(store, staged.records);
+  if (admission?.outcome === "replaced") skipReplaced(store, admission.replacedJobId, event);
+  const policy: PolicyOutcome | null = admission && policyOutcome(admission);
+  applyEvent(store, null, policy ? { ...event, policy } : event, { by: "outside", leaseMs: 0 });
+  return policy ? { outcome: "appended", policy } : { outcome: "appended" };
+}
+
+function skipReplaced(store: Store, replacedJobId: string, created: EventOf<"created">): void {
+  const entry = store.jobs.get(replacedJobId);
+  const decision = decide(
+    entry?.job ?? null,
+    {
+      command: "skip",
+      eventId: `${created.id}:skipped`,
+      actor: created.actor,
+      reason: "replaced",
+      replacedBy: created.jobId,
+    },
+    created.at,
+  );
+  if (!decision.ok || entry === undefined) {
+    throw new Error(`Job ${replacedJobId} was chosen for replacement but cannot be skipped.`);
+  }
+  applyEvent(store, entry, decision.event, { by: "outside", leaseMs: 0 });
+}
+
+function newEntry(store: Store, job: Job): Entry {
+  store.createdCount += 1;
+  const entry: Entry = {
+    sequence: store.createdCount,
+    job,
+    positions: [],
+    line: null,
+    attempt: null,
+  };
+  store.jobs.set(job.id, entry);
+  return entry;
+}
+
+/** Removes a deleted job and its log; the `deleted` event itself stays in the feed. */
+function forget(store: Store, entry: Entry | null): void {
+  if (entry === null) return;
+  for (const position of entry.positions) store.feed.forget(position);
+  store.jobs.delete(entry.job.id);
+}
+
+/** Lines up a waiting job. A keyed one that is due enters `ready` only when its key gives it a slot. */
+function line(store: Store, entry: Entry): void {
+  if (entry.job.runAt > store.now()) enterLine(store, entry, "delayed");
+  else if (!entry.job.key) enterLine(store, entry, "ready");
+}
+
+function tendKey(store: Store, entry: Entry | null, before: Job | null, event: JobEvent): void {
+  const job = entry?.job ?? before;
+  const key = job && keyOf(store, job);
+  if (!job || !key) return;
+  if (entry !== null && !isEnded(entry.job.state)) key.members.set(job.id, entry);
+  else key.members.delete(job.id);
+  countTakeover(key, event);
+  // Slots are given out when one may be free or somebody new may take one, and otherwise by claims.
+  const movedOn = before !== null && !isEnded(before.state) && entry?.job.state !== "active";
+  const isDue = entry !== null && isWaiting(entry.job) && entry.job.runAt <= store.now();
+  if (movedOn || isDue) promote(store, key);
+}
+
+function hint(
+  store: Store,
+  before: Job | null,
+  after: Job | null,
+  event: JobEvent,
+  by: ChangedBy,
+): void {
+  const leftActive = before?.state === "active" && after?.state !== "active";
+  // A delayed job is a hint, too: whoever waits for the next due time has to learn of it.
+  // A job that leaves `active` may make room under a cap.
+  if ((after && isWaiting(after)) || leftActive) store.hints.add("ready");
+  if ((before === null || !isEnded(before.state)) && (after === null || isEnded(after.state))) {
+    store.hints.add("ended");
+  }
+  if (event.name === "cancelRequested" || (leftActive && by === "outside")) {
+    store.hints.add("cancel");
+  }
+}

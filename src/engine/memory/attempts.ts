@@ -1,0 +1,121 @@
+/**
+ * Attempts: leases under a token, and the slots of keys and caps that go with them.
+ */
+import { isEnded } from "../../core/job.js";
+import type { ClaimLane, HeldLease, RenewOutcome } from "../engine.js";
+import { keyOf, promote } from "./keys.js";
+import type { Attempt, Entry, Store } from "./store.js";
+
+/** Begins the attempt of a job that has just become active. */
+export function beginAttempt(store: Store, entry: Entry, leaseMs: number): void {
+  const { job } = entry;
+  const now = store.now();
+  const attempt: Attempt = {
+    job,
+    token: job.token,
+    worker: job.worker ?? "",
+    leaseUntil: now + leaseMs,
+    heartbeatAt: now,
+    ended: false,
+  };
+  entry.attempt = attempt;
+  store.attempts.set(nameOf(job.id, job.token), attempt);
+  keyOf(store, job)?.attempts.add(attempt);
+}
+
+/**
+ * Ends the attempt of a job that is active no more. Its own worker has let go; when somebody else
+ * moved the job on while the lease stands, the worker may still run, so the slots stay taken.
+ */
+export function endAttempt(store: Store, entry: Entry, by: "worker" | "outside"): void {
+  const { attempt } = entry;
+  if (attempt === null) return;
+  entry.attempt = null;
+  if (by === "outside" && attempt.leaseUntil > store.now()) attempt.ended = true;
+  else dropAttempt(store, attempt);
+}
+
+/** Frees what an ended token still holds: its worker has confirmed. */
+export function confirmEnd(store: Store, jobId: string, token: number): void {
+  const attempt = store.attempts.get(nameOf(jobId, token));
+  if (attempt?.ended) freeSlots(store, attempt);
+}
+
+/** Frees the slots of ended attempts whose lease has lapsed. */
+export function freeLapsedSlots(store: Store): void {
+  const now = store.now();
+  for (const attempt of [...store.attempts.values()]) {
+    if (attempt.ended && attempt.leaseUntil <= now) freeSlots(store, attempt);
+  }
+}
+
+/** Extends a lease and the slots that go with it. */
+export function renewLease(store: Store, held: HeldLease): RenewOutcome {
+  const now = store.now();
+  const attempt = store.attempts.get(nameOf(held.job.id, held.token));
+  // A slot that has lapsed may have been given away and must not come back.
+  if (attempt && (!attempt.ended || attempt.leaseUntil > now)) {
+    attempt.leaseUntil = now + held.leaseMs;
+    attempt.heartbeatAt = now;
+  }
+  const job = store.jobs.get(held.job.id)?.job ?? null;
+  if (job === null || job.token !== held.token) {
+    return { outcome: "lost", state: job?.state ?? null };
+  }
+  if (isEnded(job.state)) return { outcome: "ended", state: job.state };
+  if (job.state !== "active") return { outcome: "lost", state: job.state };
+  const cancelRequested = job.cancelRequest !== undefined;
+  return { outcome: "held", leaseUntil: now + held.leaseMs, cancelRequested };
+}
+
+/** Counts the places that are left under the caps of lanes. */
+export class CapCounter {
+  readonly #taken = new Map<string, number>();
+
+  constructor(store: Store) {
+    const now = store.now();
+    for (const { job, ended, leaseUntil } of store.attempts.values()) {
+      if (!ended || leaseUntil > now) this.take(job);
+    }
+  }
+
+  take(job: { readonly service: string; readonly type: string; readonly queue: string }): void {
+    for (const cap of [typeCap(job), queueCap(job)]) {
+      this.#taken.set(cap, (this.#taken.get(cap) ?? 0) + 1);
+    }
+  }
+
+  hasRoom(lane: ClaimLane): boolean {
+    const byType = this.#taken.get(typeCap(lane)) ?? 0;
+    const byQueue = this.#taken.get(queueCap(lane)) ?? 0;
+    return (
+      byType < (lane.typeMaxActive ?? Number.POSITIVE_INFINITY) &&
+      byQueue < (lane.queueMaxActive ?? Number.POSITIVE_INFINITY)
+    );
+  }
+}
+
+function freeSlots(store: Store, attempt: Attempt): void {
+  dropAttempt(store, attempt);
+  const key = keyOf(store, attempt.job);
+  if (key !== null) promote(store, key);
+  // A place under a cap is free again, even where no key is.
+  store.hints.add("ready");
+}
+
+function dropAttempt(store: Store, attempt: Attempt): void {
+  store.attempts.delete(nameOf(attempt.job.id, attempt.token));
+  keyOf(store, attempt.job)?.attempts.delete(attempt);
+}
+
+function nameOf(jobId: string, token: number): string {
+  return `${jobId}#${token}`;
+}
+
+function typeCap(job: { readonly service: string; readonly type: string }): string {
+  return `type/${job.service}/${job.type}`;
+}
+
+function queueCap(job: { readonly service: string; readonly queue: string }): string {
+  return `queue/${job.service}/${job.queue}`;
+}

@@ -1,0 +1,80 @@
+/**
+ * The read model: answers every query from the maps, so that reads are always current.
+ */
+import { isEnded } from "../../core/job.js";
+import { laneOf } from "../../core/order.js";
+import type { DueAsk, DueJob } from "../engine.js";
+import { pageMax, type Queries, type QueryName } from "../query.js";
+import { lineUpDue } from "./claim.js";
+import { compareText, countJobs, listJobs, listQueues, rowOf } from "./job-rows.js";
+import { keyRow, listKeys } from "./key-rows.js";
+import { readRecord } from "./records.js";
+import { copy, type Entry, linesOf, type Store } from "./store.js";
+
+/** The most jobs that `ahead` counts. */
+const aheadMax = 10_000;
+
+/** One answer per query. */
+export const answers: {
+  readonly [Name in QueryName]: (
+    store: Store,
+    ask: Queries[Name]["ask"],
+  ) => Queries[Name]["answer"];
+} = {
+  jobs: listJobs,
+  job: (store, { id }) => {
+    const entry = store.jobs.get(id);
+    return entry ? rowOf(entry) : null;
+  },
+  counts: (store, { filter }) => countJobs(store, filter),
+  keys: listKeys,
+  key: (store, { hash }) => {
+    const key = store.keys.get(hash);
+    return key ? keyRow(store, key) : null;
+  },
+  queues: (store, { service }) => listQueues(store, service),
+  records: (store, { prefix, limit = pageMax }) => {
+    const ids = [...store.records.keys()].filter((id) => id.startsWith(prefix)).sort(compareText);
+    const records = ids.map((id) => readRecord(store, id)).filter((record) => record !== null);
+    return copy(records.slice(0, limit));
+  },
+  ahead: (store, { id }) => {
+    const entry = store.jobs.get(id);
+    if (entry === undefined || entry.job.state === "active" || isEnded(entry.job.state)) return 0;
+    const lane = laneOf(entry.job);
+    lineUpDue(store, lane);
+    return Math.min(linesOf(store, lane).ready.placeOf(entry), aheadMax);
+  },
+};
+
+/** Jobs whose time has come, in the order of that time. */
+export function dueJobs(store: Store, ask: DueAsk, limit: number): readonly DueJob[] {
+  const due: { readonly at: number; readonly entry: Entry }[] = [];
+  for (const entry of store.jobs.values()) {
+    if (entry.job.service !== ask.service) continue;
+    const at = dueAt(store, entry, ask);
+    if (at !== null) due.push({ at, entry });
+  }
+  due.sort((a, b) => a.at - b.at || compareText(a.entry.job.id, b.entry.job.id));
+  return due.slice(0, limit).map(({ entry: { job } }) => {
+    const { service, type, id, version, token } = job;
+    return { service, type, id, version, token };
+  });
+}
+
+/** When a job's time came, or `null` when it has not. */
+function dueAt(store: Store, { job, attempt }: Entry, ask: DueAsk): number | null {
+  const now = store.now();
+  switch (ask.kind) {
+    case "lapsed":
+      if (attempt === null || job.keyBlocked) return null;
+      return attempt.leaseUntil <= now ? attempt.leaseUntil : null;
+    case "deadline":
+      if (job.deadline === undefined || isEnded(job.state)) return null;
+      return job.deadline <= now ? job.deadline : null;
+    case "retention":
+      if (job.type !== ask.type || job.state !== ask.state || job.endedAt === undefined)
+        return null;
+      return job.endedAt < ask.endedBefore ? job.endedAt : null;
+  }
+}

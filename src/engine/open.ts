@@ -1,0 +1,41 @@
+/**
+ * Turns a URL into an engine. Each engine is imported when it is asked for, so that its driver stays optional.
+ */
+import type { Clock } from "./clock.js";
+import type { Engine } from "./engine.js";
+import { StoreUnavailable } from "./errors.js";
+import type { Logger } from "./logger.js";
+
+/** The store of those who name none. */
+export const defaultUrl = "file:millrace.db";
+
+/** What an engine is opened with. */
+export interface OpenOptions {
+  readonly clock?: Clock;
+  readonly logger?: Logger;
+}
+
+/** Opens the engine that a URL names. A URL that names none throws `StoreUnavailable`. */
+export async function openEngine(url: string, options: OpenOptions = {}): Promise<Engine> {
+  const scheme = /^([a-z][a-z0-9+.-]*):/i.exec(url)?.[1]?.toLowerCase();
+  switch (scheme) {
+    case "memory":
+      return (await import("./memory/engine.js")).openMemory(options);
+    case "file":
+      return (await import("./sqlite/engine.js")).openSqlite(url, options);
+    default:
+      throw new StoreUnavailable({ url: withoutSecrets(url), message: unknownUrl(url, scheme) });
+  }
+}
+
+function unknownUrl(url: string, scheme: string | undefined): string {
+  const remedy =
+    'use "file:jobs.db" for a SQLite file or "memory:" for a store that ends with the process';
+  if (scheme === undefined) return `"${withoutSecrets(url)}" is not a URL of a store: ${remedy}.`;
+  return `${scheme}: stores are not supported by this version of Millrace: ${remedy}.`;
+}
+
+/** The URL without the user and password that it may hold. */
+function withoutSecrets(url: string): string {
+  return url.replace(/\/\/[^/@]*@/, "//");
+}

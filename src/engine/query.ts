@@ -1,0 +1,156 @@
+/**
+ * The read model: lists, counts, keys, queues and records, asked for by name.
+ * Rows never hold payloads or results; `load` does.
+ */
+import type { Aggregate, JobState, PolicyOutcome, WhenFull } from "../core/job.js";
+import type { StoredRecord } from "./record.js";
+
+/** The default and the largest number of entries of a page. */
+export const pageDefault = 10;
+export const pageMax = 100;
+
+/** Narrows a list or a count. Every part that is given must match. */
+export interface JobFilter {
+  readonly service?: string;
+  readonly type?: string;
+  readonly queue?: string;
+  readonly state?: readonly JobState[];
+  readonly tag?: string;
+  /** The readable concurrency key. */
+  readonly key?: string;
+  /** Created at or after this time. */
+  readonly since?: number;
+  /** Created before this time. */
+  readonly until?: number;
+  /** Part of the id. */
+  readonly text?: string;
+  readonly parentId?: string;
+  readonly chainId?: string;
+}
+
+/** One job in a list. */
+export interface JobRow {
+  readonly id: string;
+  readonly service: string;
+  readonly type: string;
+  readonly typeVersion: number;
+  readonly queue: string;
+  readonly state: JobState;
+  readonly version: number;
+  readonly run: number;
+  readonly tries: number;
+  readonly maxTries: number;
+  readonly priority: number;
+  readonly runAt: number;
+  readonly createdAt: number;
+  readonly updatedAt: number;
+  readonly tags: readonly string[];
+  readonly deadline?: number;
+  readonly startedAt?: number;
+  readonly endedAt?: number;
+  readonly key?: string;
+  readonly keyHash?: string;
+  /** The last error's message, or why the job was skipped, cancelled or released. */
+  readonly detail?: string;
+  readonly parentId?: string;
+  readonly chainId?: string;
+  readonly agent?: string;
+  readonly aggregate?: Aggregate;
+  /** Who runs it, when its lease was last renewed and until when it holds; only while it is active. */
+  readonly worker?: string;
+  readonly heartbeatAt?: number;
+  readonly leaseUntil?: number;
+  readonly cancelRequested?: true;
+}
+
+/** Newest first, in pages by offset, or after a cursor for deep ones. */
+export interface JobsAsk {
+  readonly filter?: JobFilter;
+  readonly limit?: number;
+  readonly offset?: number;
+  readonly cursor?: string;
+}
+
+/** A page of a live list: later pages may shift while jobs come and go; cursors do not. */
+export interface Page<Entry> {
+  readonly entries: readonly Entry[];
+  /** How many entries match in all. */
+  readonly count: number;
+  readonly offset: number;
+  readonly limit: number;
+  readonly nextOffset?: number;
+  readonly nextCursor?: string;
+}
+
+/** How many jobs of a type are in a state. */
+export interface StateCount {
+  readonly service: string;
+  readonly type: string;
+  readonly queue: string;
+  readonly state: JobState;
+  readonly count: number;
+}
+
+/** A job that holds one of a key's slots. `jobId` may have ended already while its worker has not confirmed. */
+export interface KeyHolder {
+  readonly jobId: string;
+  readonly state: "reserved" | "active" | "ended";
+  readonly token: number;
+  readonly worker?: string;
+  readonly heartbeatAt?: number;
+  readonly leaseUntil?: number;
+}
+
+/** A concurrency key and what goes on under it. */
+export interface KeyRow {
+  readonly service: string;
+  readonly type: string;
+  readonly key: string;
+  readonly hash: string;
+  readonly maxActive: number;
+  readonly maxQueued: number;
+  readonly whenFull: WhenFull;
+  readonly active: readonly KeyHolder[];
+  /** The ids that wait, in the order in which they will get a slot; at most `pageMax`. */
+  readonly queued: readonly string[];
+  readonly queuedCount: number;
+  readonly blocked: boolean;
+  readonly takeovers: number;
+  /** What the queue policy last did with a create, and when. */
+  readonly lastOutcome?: PolicyOutcome & { readonly at: number };
+}
+
+/** A queue that jobs are in or that has settings. */
+export interface QueueRow {
+  readonly service: string;
+  readonly queue: string;
+  readonly paused: boolean;
+  readonly waiting: number;
+  readonly active: number;
+}
+
+/** Every question that the read model answers. */
+export interface Queries {
+  jobs: { readonly ask: JobsAsk; readonly answer: Page<JobRow> };
+  job: { readonly ask: { readonly id: string }; readonly answer: JobRow | null };
+  counts: { readonly ask: { readonly filter?: JobFilter }; readonly answer: readonly StateCount[] };
+  keys: {
+    readonly ask: {
+      readonly service?: string;
+      readonly type?: string;
+      readonly limit?: number;
+      readonly offset?: number;
+    };
+    readonly answer: Page<KeyRow>;
+  };
+  key: { readonly ask: { readonly hash: string }; readonly answer: KeyRow | null };
+  queues: { readonly ask: { readonly service?: string }; readonly answer: readonly QueueRow[] };
+  records: {
+    readonly ask: { readonly prefix: string; readonly limit?: number };
+    readonly answer: readonly StoredRecord[];
+  };
+  /** How many claimable jobs come before this one in its lane, up to a bound. */
+  ahead: { readonly ask: { readonly id: string }; readonly answer: number };
+}
+
+export type QueryName = keyof Queries;

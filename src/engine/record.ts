@@ -1,0 +1,44 @@
+/**
+ * Records: small versioned documents for everything that is not a job
+ * (pauses, leadership, idempotency windows, presence). Their ids are made here and nowhere else.
+ */
+import type { Json } from "../core/json.js";
+
+/** A record as it is stored. One whose time has run out is not there any more. */
+export interface StoredRecord {
+  readonly id: string;
+  /** Counts the writes, from 1. */
+  readonly version: number;
+  readonly body: Json;
+  readonly expiresAt?: number;
+}
+
+/** Writes a record if it is still at the version that the writer saw; 0 means that there is none. */
+export interface RecordWrite {
+  readonly id: string;
+  readonly expect: number;
+  /** `null` removes it. */
+  readonly body: Json | null;
+  readonly expiresAt?: number;
+}
+
+/** Whether a write took effect; if not, the record that stands in its way. */
+export type SwapOutcome =
+  | { readonly swapped: true; readonly version: number }
+  | { readonly swapped: false; readonly current: StoredRecord | null };
+
+/** The settings of a queue that an operator changes at run time. */
+export interface QueueSettings {
+  readonly paused: boolean;
+}
+
+/** The ids of all records. */
+export const recordId = {
+  queue: (service: string, queue: string) => `queue/${service}/${queue}`,
+  keeper: (service: string) => `keeper/${service}`,
+  worker: (service: string, instance: string) => `worker/${service}/${instance}`,
+  workers: (service?: string) => (service === undefined ? "worker/" : `worker/${service}/`),
+  idempotency: (service: string, type: string, typeVersion: number, key: string) =>
+    `idempotency/${service}/${type}@${typeVersion}/${key}`,
+  cursor: (name: string) => `cursor/${name}`,
+} as const;

@@ -1,0 +1,256 @@
+/**
+ * Appending events: the compare by version and token, and what the event does to the stored rows.
+ */
+
+import { isEnded } from "../../core/job.js";
+import type { AppendOutcome } from "../engine.js";
+import type { FlatChange } from "./change.js";
+import { createJob } from "./create.js";
+import { insertEvent, writeEvent } from "./log.js";
+import { endStatement, moveOn } from "./place.js";
+import { blockingRecord, writeRecord } from "./records.js";
+import { freeKeySlot, keyScope, placeSlim, promoteKey, takeLease, takeWaiting } from "./slim.js";
+import { arrays, int, type SqlRow, type Step, type Transaction, text } from "./statement.js";
+
+const conflict: AppendOutcome = { outcome: "conflict" };
+const appended: AppendOutcome = { outcome: "appended" };
+
+/** Appends one change, all or nothing. Whatever refuses it does so before anything is written. */
+export function* appendChange(tx: Transaction, change: FlatChange): Step<AppendOutcome> {
+  for (const write of change.before ?? []) {
+    const current = yield* blockingRecord(tx, write);
+    if (current !== "free") return { outcome: "record_conflict", current };
+  }
+  const outcome = change.create
+    ? yield* createJob(tx, change, change.create)
+    : yield* appendToJob(tx, change);
+  if (outcome.outcome === "appended") {
+    for (const write of change.before ?? []) yield* writeRecord(write);
+    for (const write of change.after ?? []) yield* writeRecord(write);
+  }
+  return outcome;
+}
+
+/** Settles an attempt: the outcome under its token ends the lease and frees its slots. */
+export function* settleChange(tx: Transaction, change: FlatChange): Step<AppendOutcome> {
+  if (change.before || change.after || change.expectToken === null)
+    return yield* appendChange(tx, change);
+  if (isEnded(change.state)) return yield* settleEnded(tx, change, change.expectToken);
+  const taken = yield* takeLease(change.id, change.expectVersion, change.expectToken);
+  if (!taken) return conflict;
+  yield* writeEvent(tx, taken.slim.n, change.values);
+  yield* moveOn(tx, taken, change, true);
+  return appended;
+}
+
+const takeEnded =
+  "DELETE FROM leases WHERE id = ? AND version = ? AND token = ? RETURNING n, started_at, key, capped";
+
+type EndedLease = readonly [n: number, startedAt: number, key: string | null, capped: number];
+
+/** The hottest path: an outcome that ends the job. */
+function* settleEnded(tx: Transaction, change: FlatChange, token: number): Step<AppendOutcome> {
+  const rows = yield {
+    sql: takeEnded,
+    values: [change.id, change.expectVersion, token],
+    raw: true,
+  };
+  const [row] = arrays<EndedLease>(rows);
+  if (!row) return conflict;
+  const [n, startedAt, key, capped] = row;
+  tx.seq += 1;
+  yield { sql: insertEvent, values: [tx.seq, n, ...change.values] };
+  yield endStatement({ n, token, startedAt }, change);
+  tx.woke.ended = true;
+  if (capped === 1) tx.woke.ready = true;
+  if (key !== null) yield* freeKeySlot(tx, key, change.id, token);
+  return appended;
+}
+
+const selectJob = `SELECT n, id, lane, priority, run_at, state, version, token, started_at, key_hash FROM jobs WHERE id = ?`;
+
+function* appendToJob(tx: Transaction, change: FlatChange): Step<AppendOutcome> {
+  const [row] = yield { sql: selectJob, values: [change.id] };
+  if (!row) return conflict;
+  if (change.name === "deleted") return yield* deleteJob(tx, change, row);
+  if (row.state !== null) return yield* changeEnded(tx, change, row);
+  if (change.name === "cancelRequested" || change.name === "keyBlocked")
+    return yield* markLease(tx, change, row);
+  const at = {
+    n: int(row, "n"),
+    lane: int(row, "lane"),
+    rank: -int(row, "priority"),
+    runAt: int(row, "run_at"),
+    id: change.id,
+  };
+  if (change.lapse && !(yield* hasLapsed(tx, change))) return conflict;
+  const waiting = change.expectToken === null ? yield* takeWaiting(at, change.expectVersion) : null;
+  const taken =
+    waiting ?? (yield* takeLease(change.id, change.expectVersion, change.expectToken ?? undefined));
+  if (!taken) return conflict;
+  yield* writeEvent(tx, at.n, change.values);
+  yield* moveOn(tx, taken, change, change.expectToken !== null && !change.lapse);
+  if (taken.lease) tx.woke.cancel = true;
+  return appended;
+}
+
+/** A lapse that the keeper saw may be over by now: the worker has renewed. */
+function* hasLapsed(tx: Transaction, change: FlatChange): Step<boolean> {
+  const [row] = yield {
+    sql: "SELECT until, blocked FROM leases WHERE id = ?",
+    values: [change.id],
+  };
+  return row !== undefined && int(row, "until") <= tx.now && int(row, "blocked") === 0;
+}
+
+/** Events that leave an active job active: a request to stop, a key that stays blocked. */
+function* markLease(tx: Transaction, change: FlatChange, row: SqlRow): Step<AppendOutcome> {
+  if (change.lapse && !(yield* hasLapsed(tx, change))) return conflict;
+  const mark = change.name === "keyBlocked" ? "blocked = 1" : "cancel = 1";
+  const [marked] = yield {
+    sql: `UPDATE leases SET version = ?, updated_at = ?, ${mark} WHERE id = ? AND version = ? RETURNING n`,
+    values: [change.version, change.at, change.id, change.expectVersion],
+  };
+  if (!marked) return conflict;
+  yield* writeEvent(tx, int(row, "n"), change.values);
+  tx.woke.cancel = true;
+  return appended;
+}
+
+/** Events that an ended job can still meet: a retry by hand, a dismissal. */
+function* changeEnded(tx: Transaction, change: FlatChange, row: SqlRow): Step<AppendOutcome> {
+  if (int(row, "version") !== change.expectVersion || change.expectToken !== null) return conflict;
+  const n = int(row, "n");
+  yield* writeEvent(tx, n, change.values);
+  if (change.name === "dismissed") {
+    yield {
+      sql: "UPDATE jobs SET state = ?, version = ?, updated_at = ?, detail = coalesce(?, detail) WHERE n = ?",
+      values: [change.state, change.version, change.at, change.detail, n],
+    };
+    tx.woke.ended = true;
+    return appended;
+  }
+  yield {
+    sql: `UPDATE jobs SET state = NULL, run_at = ?, ended_at = NULL, detail = NULL, aggregate = NULL,
+      deadline = NULL WHERE n = ?`,
+    values: [change.runAt, n],
+  };
+  yield* placeSlim(tx, {
+    n,
+    id: change.id,
+    lane: int(row, "lane"),
+    rank: -int(row, "priority"),
+    runAt: change.runAt,
+    state: change.state,
+    version: change.version,
+    run: change.run,
+    tries: change.tries,
+    token: int(row, "token"),
+    deadline: null,
+    updatedAt: change.at,
+    startedAt: row.started_at as number | null,
+    detail: null,
+    key: row.key_hash as string | null,
+    keyMax: row.key_hash === null ? null : yield* keyMaxOf(text(row, "key_hash")),
+    noted: 1,
+  });
+  return appended;
+}
+
+function* keyMaxOf(hash: string): Step<number> {
+  const [row] = yield { sql: "SELECT max_active FROM keys WHERE hash = ?", values: [hash] };
+  return row ? int(row, "max_active") : 1;
+}
+
+/** Removes a job and its log. The `deleted` event stays for readers of the feed until it is pruned. */
+function* deleteJob(tx: Transaction, change: FlatChange, row: SqlRow): Step<AppendOutcome> {
+  const n = int(row, "n");
+  let key: string | null = null;
+  if (row.state === null) {
+    const at = {
+      n,
+      lane: int(row, "lane"),
+      rank: -int(row, "priority"),
+      runAt: int(row, "run_at"),
+      id: change.id,
+    };
+    const waiting = yield* takeWaiting(at, change.expectVersion);
+    const taken = waiting ?? (yield* takeLease(change.id, change.expectVersion, undefined));
+    if (!taken) return conflict;
+    key = taken.slim.key;
+    if (taken.lease) yield* moveOn(tx, taken, { ...change, state: "cancelled" }, false);
+  } else if (int(row, "version") !== change.expectVersion) {
+    return conflict;
+  }
+  yield* writeEvent(tx, n, change.values);
+  yield {
+    sql: "DELETE FROM events WHERE job = ? AND name <> 'created' AND name <> 'deleted'",
+    values: [n],
+  };
+  yield { sql: "DELETE FROM events WHERE seq = ?", values: [n] };
+  yield { sql: "DELETE FROM tags WHERE n = ?", values: [n] };
+  yield { sql: "DELETE FROM jobs WHERE n = ?", values: [n] };
+  if (key !== null) yield* promoteKey(tx, key);
+  tx.woke.ended = true;
+  return appended;
+}
+
+/** Notes that only the holder of the lease may write. */
+const heldNotes: ReadonlySet<string> = new Set(["progress", "logged", "emitted", "heartbeat"]);
+
+/** Appends a note if the fold would accept it. */
+export function* noteChange(tx: Transaction, note: FlatChange): Step<boolean> {
+  if (heldNotes.has(note.name)) {
+    const [lease] = yield {
+      sql: "SELECT n FROM leases WHERE id = ? AND token = ?",
+      values: [note.id, note.expectToken ?? 0],
+    };
+    if (!lease) return false;
+    yield* writeEvent(tx, int(lease, "n"), note.values);
+    return true;
+  }
+  const [row] = yield { sql: selectJob, values: [note.id] };
+  if (!row) return false;
+  if (note.name === "ready" && !(yield* isWaiting(row))) return false;
+  if (note.name === "acknowledged" && (yield* isBlocked(row))) return false;
+  if (note.name === "staleCompletionIgnored") yield* confirmEnd(tx, note.id, note.expectToken ?? 0);
+  else if (row.state !== null) return false;
+  else yield* markNoted(row);
+  yield* writeEvent(tx, int(row, "n"), note.values);
+  return true;
+}
+
+/** A note on a job that waits is not told by its version, so that a claim must be told to read the log. */
+function* markNoted(row: SqlRow): Step<void> {
+  yield { sql: "UPDATE waiting SET noted = 1 WHERE n = ?", values: [int(row, "n")] };
+  yield {
+    sql: "UPDATE ready SET noted = 1 WHERE lane = ? AND rank = ? AND run_at = ? AND id = ?",
+    values: [int(row, "lane"), -int(row, "priority"), int(row, "run_at"), text(row, "id")],
+  };
+}
+
+/** The worker of a job that was ended from outside has let go of it: its slots are free. */
+function* confirmEnd(tx: Transaction, id: string, token: number): Step<void> {
+  const rows = yield {
+    sql: "DELETE FROM slots WHERE job = ? AND token = ? AND until IS NOT NULL RETURNING scope",
+    values: [id, token],
+  };
+  for (const row of rows) {
+    const scope = text(row, "scope");
+    tx.woke.ready = true;
+    if (scope.startsWith(keyScope(""))) yield* promoteKey(tx, scope.slice(keyScope("").length));
+  }
+}
+
+function* isWaiting(row: SqlRow): Step<boolean> {
+  const [lease] = yield {
+    sql: "SELECT 1 AS one FROM leases WHERE id = ?",
+    values: [text(row, "id")],
+  };
+  return row.state === null && !lease && !(yield* isBlocked(row));
+}
+
+function* isBlocked(row: SqlRow): Step<boolean> {
+  const [waiting] = yield { sql: "SELECT state FROM waiting WHERE n = ?", values: [int(row, "n")] };
+  return waiting?.state === "blocked";
+}

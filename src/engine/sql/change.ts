@@ -1,0 +1,104 @@
+/**
+ * A change as flat values, ready to be bound to statements: made where the event is, carried to where the store is.
+ */
+import type { EventOf } from "../../core/event.js";
+import type { Aggregate, JobKeyPolicy, JobState } from "../../core/job.js";
+import type { Change } from "../engine.js";
+import type { RecordWrite } from "../record.js";
+import { type EventValues, eventValues } from "./rows.js";
+
+/** What a `created` event puts into the job's own row. */
+export interface NewJob {
+  readonly service: string;
+  readonly queue: string;
+  readonly type: string;
+  readonly typeVersion: number;
+  readonly priority: number;
+  readonly deadline: number | null;
+  readonly maxTries: number;
+  readonly key: JobKeyPolicy | null;
+  readonly tags: readonly string[] | null;
+  readonly parentId: string | null;
+  readonly chainId: string | null;
+  readonly agent: string | null;
+  readonly requestId: string;
+  readonly traceparent: string;
+  readonly tracestate: string | null;
+}
+
+/** A change in flat values. */
+export interface FlatChange {
+  readonly id: string;
+  readonly expectVersion: number;
+  readonly expectToken: number | null;
+  readonly name: string;
+  readonly version: number;
+  readonly run: number;
+  readonly tries: number;
+  readonly state: JobState;
+  readonly at: number;
+  readonly runAt: number;
+  readonly detail: string | null;
+  readonly aggregate: Aggregate | null;
+  /** The keeper says that the lease of this token has lapsed, which the store checks. */
+  readonly lapse: boolean;
+  readonly values: EventValues;
+  readonly create: NewJob | null;
+  readonly before: readonly RecordWrite[] | null;
+  readonly after: readonly RecordWrite[] | null;
+}
+
+/** A version that no job has, for a change whose event is of another job. */
+const noVersion = -1;
+
+/** Flattens a change. */
+export function flatChange(change: Change): FlatChange {
+  const { event, expect, records } = change;
+  const token = "token" in event ? event.token : undefined;
+  return {
+    id: change.job.id,
+    expectVersion: change.job.id === event.jobId ? expect.version : noVersion,
+    expectToken: expect.token ?? null,
+    name: event.name,
+    version: event.version,
+    run: event.run,
+    tries: event.tries,
+    state: event.state,
+    at: event.at,
+    runAt: "runAt" in event ? event.runAt : 0,
+    detail: detailOf(event),
+    aggregate: ("aggregate" in event ? event.aggregate : undefined) ?? null,
+    lapse: token !== undefined && event.actor.startsWith("keeper:"),
+    values: eventValues(event),
+    create: event.name === "created" ? newJob(event) : null,
+    before: records?.before ?? null,
+    after: records?.after ?? null,
+  };
+}
+
+/** What a list shows of an event's reason: the error's message or the reason in words. */
+function detailOf(event: Change["event"]): string | null {
+  if ("error" in event) return event.error.message;
+  if ("reason" in event && event.reason !== undefined) return event.reason;
+  return event.name === "stale" || event.name === "released" ? event.cause : null;
+}
+
+function newJob(event: EventOf<"created">): NewJob {
+  return {
+    service: event.service,
+    queue: event.queue,
+    type: event.type,
+    typeVersion: event.typeVersion,
+    priority: event.priority,
+    deadline: event.deadline ?? null,
+    maxTries: event.maxTries,
+    key: event.key ?? null,
+    tags: event.tags.length > 0 ? event.tags : null,
+    parentId: event.parentId ?? null,
+    chainId: event.chainId ?? null,
+    agent: event.agent ?? null,
+    requestId: event.context.requestId,
+    traceparent: event.context.traceparent,
+    tracestate: event.context.tracestate ?? null,
+  };
+}

@@ -1,0 +1,290 @@
+/**
+ * Claiming: due jobs become claimable, caps are counted, and the first in line are started under fresh tokens.
+ */
+import { claimVerdict, expiredEvent, startedEvent } from "../../core/decide.js";
+import type { EventOf } from "../../core/event.js";
+import type { Actor } from "../../core/job.js";
+import type { ClaimAsk, ClaimLane } from "../engine.js";
+import { type QueueSettings, recordId } from "../record.js";
+import { insertEvent, laneNumber, writeEvent } from "./log.js";
+import { endStatement } from "./place.js";
+import { readEvents } from "./read.js";
+import { readRecord } from "./records.js";
+import { type EventValues, eventValues, type HeadValues, headOf } from "./rows.js";
+import { freeKeySlot, promoteDue, queueScope, sweepSlots, typeScope } from "./slim.js";
+import { arrays, int, type SqlRow, type Step, type Transaction } from "./statement.js";
+
+/** A claimed job as rows: its log so far, and the `started` event as the last of them. */
+export interface ClaimedRows {
+  readonly head: HeadValues;
+  readonly events: readonly EventValues[];
+  readonly leaseUntil: number;
+}
+
+/** What a claim gave, as rows. */
+export interface ClaimRows {
+  readonly jobs: readonly ClaimedRows[];
+  readonly nextDueAt: number | null;
+}
+
+/** A lane that can be claimed from now, with the caps that it counts against. */
+interface OpenLane {
+  readonly lane: ClaimLane;
+  readonly number: number;
+  readonly caps: readonly string[];
+  /** How many more jobs the worker can take. */
+  free: number;
+}
+
+/** How many more jobs each cap lets in during this claim. */
+type CapsLeft = Map<string, number>;
+
+/** How often a claim looks again because jobs that it met had to be ended instead. */
+const roundsMax = 20;
+
+/** Claims jobs in order, at most the free places, within every cap. */
+export function* claimJobs(tx: Transaction, ask: ClaimAsk): Step<ClaimRows> {
+  yield* sweepSlots(tx);
+  const left: CapsLeft = new Map();
+  const lanes: OpenLane[] = [];
+  const numbers: number[] = [];
+  for (const lane of ask.lanes) {
+    const number = yield* laneNumber(tx, { ...lane, typeVersion: versionOf(lane) });
+    numbers.push(number);
+    yield* promoteDue(tx, number);
+    if (yield* isPaused(tx, lane)) continue;
+    lanes.push({ lane, number, caps: yield* countCaps(tx, lane, left), free: lane.free });
+  }
+  const jobs: ClaimedRows[] = [];
+  for (let round = 0; round < roundsMax && jobs.length < ask.limit; round++) {
+    const found = yield* candidates(lanes, ask.limit - jobs.length, left);
+    let expired = 0;
+    for (const candidate of found) {
+      const claimed = yield* claimOne(tx, candidate, ask.worker, left);
+      if (claimed === "expired") expired += 1;
+      else if (claimed !== "full") jobs.push(claimed);
+    }
+    if (expired === 0) break;
+  }
+  return { jobs, nextDueAt: jobs.length < ask.limit ? yield* nextDue(numbers) : null };
+}
+
+/** The version at the end of a lane's name. */
+function versionOf(lane: ClaimLane): number {
+  return Number(lane.lane.slice(lane.lane.lastIndexOf("@") + 1));
+}
+
+function* isPaused(tx: Transaction, lane: ClaimLane): Step<boolean> {
+  const record = yield* readRecord(tx.now, recordId.queue(lane.service, lane.queue));
+  return record !== null && (record.body as unknown as QueueSettings).paused;
+}
+
+/** Counts what the lane's caps leave, once per scope, and tells which caps there are. */
+function* countCaps(tx: Transaction, lane: ClaimLane, left: CapsLeft): Step<readonly string[]> {
+  const { service, type, queue, typeMaxActive, queueMaxActive } = lane;
+  const caps: string[] = [];
+  if (typeMaxActive !== undefined) {
+    const scope = typeScope(service, type);
+    caps.push(scope);
+    if (!left.has(scope))
+      left.set(scope, typeMaxActive - (yield* activeUnder(tx, scope, "type", [service, type])));
+  }
+  if (queueMaxActive !== undefined) {
+    const scope = queueScope(service, queue);
+    caps.push(scope);
+    if (!left.has(scope))
+      left.set(scope, queueMaxActive - (yield* activeUnder(tx, scope, "queue", [service, queue])));
+  }
+  return caps;
+}
+
+/** How many jobs count against a cap: those that hold a lease, and ended ones whose worker has not confirmed. */
+function* activeUnder(
+  tx: Transaction,
+  scope: string,
+  column: "type" | "queue",
+  names: readonly string[],
+): Step<number> {
+  const [row] = yield {
+    sql: `SELECT (SELECT count(*) FROM leases WHERE lane IN (SELECT id FROM lanes WHERE service = ? AND ${column} = ?))
+      + (SELECT count(*) FROM slots WHERE scope = ? AND until > ?) AS active`,
+    values: [...names, scope, tx.now],
+  };
+  return row ? int(row, "active") : 0;
+}
+
+/** A claimable job with what its claim needs, as the columns come. */
+type ReadyRow = readonly [
+  n: number,
+  id: string,
+  lane: number,
+  rank: number,
+  runAt: number,
+  state: "pending" | "retry",
+  version: number,
+  run: number,
+  tries: number,
+  token: number,
+  deadline: number | null,
+  key: string | null,
+  keyMax: number | null,
+  requestId: string,
+  traceparent: string,
+  tracestate: string | null,
+  createdState: string,
+  createdAt: number,
+  createdId: string,
+  createdBy: string,
+  createdBody: string,
+  noted: number,
+  startedAt: number | null,
+];
+
+const selectReady = `SELECT r.n, r.id, r.lane, r.rank, r.run_at, r.state, r.version, r.run, r.tries, r.token, r.deadline,
+    r.key, r.key_max, j.request_id, j.traceparent, j.tracestate, e.state, e.at, e.id, e.actor, e.body, r.noted, r.started_at
+  FROM ready r JOIN jobs j ON j.n = r.n JOIN events e ON e.seq = r.n
+  WHERE r.lane = ? ORDER BY r.rank, r.run_at, r.id LIMIT ?`;
+
+interface Candidate {
+  readonly open: OpenLane;
+  readonly row: ReadyRow;
+}
+
+/** The first in line over all lanes, in the order of claims, as far as places and caps reach. */
+function* candidates(
+  lanes: readonly OpenLane[],
+  limit: number,
+  left: CapsLeft,
+): Step<readonly Candidate[]> {
+  const found: Candidate[] = [];
+  for (const open of lanes) {
+    const places = Math.min(open.free, limit, ...open.caps.map((scope) => left.get(scope) ?? 0));
+    if (places <= 0) continue;
+    const rows = yield { sql: selectReady, values: [open.number, places], raw: true };
+    for (const row of arrays<ReadyRow>(rows)) found.push({ open, row });
+  }
+  if (lanes.length > 1) found.sort((a, b) => compareRows(a.row, b.row));
+  return found.length > limit ? found.slice(0, limit) : found;
+}
+
+function compareRows(a: ReadyRow, b: ReadyRow): number {
+  return a[3] - b[3] || a[4] - b[4] || (a[1] < b[1] ? -1 : 1);
+}
+
+const deleteReady = "DELETE FROM ready WHERE lane = ? AND rank = ? AND run_at = ? AND id = ?";
+const insertLease = `INSERT INTO leases (id, n, lane, rank, run_at, version, run, tries, token, deadline, key, key_max,
+  worker, started_at, updated_at, heartbeat_at, until, capped, cancel, blocked)
+  VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,0,0)`;
+
+/** Starts one job, or ends it if its deadline has come. Leaves it where a cap has no place left. */
+function* claimOne(
+  tx: Transaction,
+  { open, row }: Candidate,
+  worker: string,
+  left: CapsLeft,
+): Step<ClaimedRows | "expired" | "full"> {
+  const [n, id, number, rank, runAt, state, version, run, tries, token, deadline, key, keyMax] =
+    row;
+  const { service, type, leaseMs } = open.lane;
+  const head: HeadValues = [id, service, type, row[13], row[14], row[15]];
+  const job = {
+    id,
+    service,
+    type,
+    state,
+    version,
+    run,
+    tries,
+    token,
+    context: headOf(head).context,
+  };
+  const origin = { eventId: tx.eventId(), actor: `worker:${worker}` as Actor };
+  const remove = { sql: deleteReady, values: [number, rank, runAt, id] };
+  if (claimVerdict({ deadline }, tx.now) === "expire") {
+    yield remove;
+    yield* expireJob(
+      tx,
+      { n, key, token, startedAt: row[22] },
+      expiredEvent({ ...job, deadline: deadline ?? 0 }, origin, tx.now),
+    );
+    return "expired";
+  }
+  if (!takePlace(open, left)) return "full";
+  yield remove;
+  const started = startedEvent(job, origin, worker, tx.now);
+  const until = tx.now + leaseMs;
+  const lease = [
+    id,
+    n,
+    number,
+    rank,
+    runAt,
+    started.version,
+    run,
+    started.tries,
+    started.token,
+    deadline,
+    key,
+    keyMax,
+  ];
+  yield {
+    sql: insertLease,
+    values: [...lease, worker, tx.now, tx.now, tx.now, until, open.caps.length > 0 ? 1 : 0],
+  };
+  const values = eventValues(started);
+  tx.seq += 1;
+  yield { sql: insertEvent, values: [tx.seq, n, ...values] };
+  if (version > 1 || row[21] === 1)
+    return { head, events: yield* readEvents(n), leaseUntil: until };
+  const created = ["created", 1, 1, 0, row[16], null, row[17], row[18], row[19], row[20]];
+  return { head, events: [created, values], leaseUntil: until };
+}
+
+/** Takes a place of the worker and one of each cap, if there is one. */
+function takePlace(open: OpenLane, left: CapsLeft): boolean {
+  if (open.caps.some((scope) => (left.get(scope) ?? 0) <= 0)) return false;
+  for (const scope of open.caps) left.set(scope, (left.get(scope) ?? 0) - 1);
+  open.free -= 1;
+  return true;
+}
+
+/** A claimable job whose deadline has come. */
+interface Overdue {
+  readonly n: number;
+  readonly key: string | null;
+  readonly token: number;
+  readonly startedAt: number | null;
+}
+
+/** Ends a claimable job whose deadline has come, and gives its reserved slot to the next of its key. */
+function* expireJob(
+  tx: Transaction,
+  { n, key, token, startedAt }: Overdue,
+  event: EventOf<"expired">,
+): Step<void> {
+  yield* writeEvent(tx, n, eventValues(event));
+  yield endStatement({ n, token, startedAt }, { ...event, detail: null, aggregate: null });
+  tx.woke.ended = true;
+  if (key !== null) yield* freeKeySlot(tx, key, event.jobId, token + 1);
+}
+
+/** When the next job of these lanes becomes due, or the next slot of an ended job lapses. */
+function* nextDue(lanes: readonly number[]): Step<number | null> {
+  let next: number | null = null;
+  const consider = (value: SqlRow[string] | undefined) => {
+    if (typeof value === "number" && (next === null || value < next)) next = value;
+  };
+  for (const lane of lanes) {
+    const [row] = yield {
+      sql: "SELECT min(run_at) AS at FROM waiting WHERE lane = ? AND cause = 'due'",
+      values: [lane],
+    };
+    consider(row?.at);
+  }
+  const [row] = yield {
+    sql: "SELECT min(until) AS at FROM slots WHERE until IS NOT NULL",
+    values: [],
+  };
+  consider(row?.at);
+  return next;
+}

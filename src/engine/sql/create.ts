@@ -1,0 +1,209 @@
+/**
+ * Creating jobs: the wide row, the first event and the slim row, after the key's policy has let the job in.
+ */
+import { type Admission, admit, type KeyFacts } from "../../core/admission.js";
+import { decide } from "../../core/decide.js";
+import type { JobEvent } from "../../core/event.js";
+import { fold } from "../../core/evolve.js";
+import type { JobKeyPolicy, PolicyOutcome } from "../../core/job.js";
+import type { AppendOutcome } from "../engine.js";
+import type { FlatChange, NewJob } from "./change.js";
+import { laneNumber, writeCreated, writeEvent } from "./log.js";
+import { endJob } from "./place.js";
+import { readEvents } from "./read.js";
+import { eventFrom, eventValues, headColumns, headOf, headValues } from "./rows.js";
+import { keyScope, placeSlim, promoteKey, slotsTaken, takeWaiting } from "./slim.js";
+import { int, type Step, type Transaction, text } from "./statement.js";
+
+const insertJob = `INSERT INTO jobs (n, id, lane, priority, run_at, created_at, deadline, max_tries, key, key_hash, tags,
+  parent_id, chain_id, agent, request_id, traceparent, tracestate) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`;
+
+/** Creates a job, unless its id is taken or its key's policy says otherwise. */
+export function* createJob(tx: Transaction, change: FlatChange, job: NewJob): Step<AppendOutcome> {
+  if (change.expectVersion !== 0) return { outcome: "conflict" };
+  const [taken] = yield { sql: "SELECT 1 AS one FROM jobs WHERE id = ?", values: [change.id] };
+  if (taken) return { outcome: "exists" };
+  if (job.key === null) {
+    yield* storeJob(tx, change, job, null);
+    return { outcome: "appended" };
+  }
+  const admission = yield* admitToKey(tx, job.key);
+  yield* recordKey(tx, job, job.key, outcomeOf(admission));
+  if (admission.outcome === "rejected" || admission.outcome === "coalesced")
+    return { outcome: "not_admitted", admission };
+  if (admission.outcome === "replaced") yield* replaceJob(tx, admission.replacedJobId, change);
+  const policy = outcomeOf(admission);
+  yield* storeJob(tx, change, job, policy);
+  return { outcome: "appended", policy };
+}
+
+function* storeJob(
+  tx: Transaction,
+  change: FlatChange,
+  job: NewJob,
+  policy: PolicyOutcome | null,
+): Step<void> {
+  const lane = yield* laneNumber(tx, job);
+  const n = yield* writeCreated(tx, change.values, policy);
+  yield {
+    sql: insertJob,
+    values: [
+      n,
+      change.id,
+      lane,
+      job.priority,
+      change.runAt,
+      change.at,
+      job.deadline,
+      job.maxTries,
+      job.key?.key ?? null,
+      job.key?.hash ?? null,
+      job.tags && JSON.stringify(job.tags),
+      job.parentId,
+      job.chainId,
+      job.agent,
+      job.requestId,
+      job.traceparent,
+      job.tracestate,
+    ],
+  };
+  for (const tag of new Set(job.tags))
+    yield { sql: "INSERT INTO tags (tag, n) VALUES (?,?)", values: [tag, n] };
+  yield* placeSlim(tx, {
+    n,
+    id: change.id,
+    lane,
+    rank: -job.priority,
+    runAt: change.runAt,
+    state: change.state,
+    version: 1,
+    run: 1,
+    tries: 0,
+    token: 0,
+    deadline: job.deadline,
+    updatedAt: change.at,
+    startedAt: null,
+    detail: null,
+    key: job.key?.hash ?? null,
+    keyMax: job.key?.maxActive ?? null,
+    noted: 0,
+  });
+}
+
+/** Asks `core` whether the key has room, with the facts as they are in this transaction. */
+function* admitToKey(tx: Transaction, policy: JobKeyPolicy): Step<Admission> {
+  const limit = policy.maxActive + policy.maxQueued;
+  const active = yield* slotsTaken(keyScope(policy.hash), tx.now, limit);
+  const [waiting] = yield {
+    sql: "SELECT count(*) AS queued FROM (SELECT 1 FROM waiting WHERE key = ? LIMIT ?) AS held",
+    values: [policy.hash, limit],
+  };
+  const occupied = active + (waiting ? int(waiting, "queued") : 0);
+  const facts: KeyFacts = { occupied, active };
+  if (occupied < limit) return admit(policy, facts);
+  return admit(policy, { ...facts, ...(yield* jobsOfKey(policy.hash)) });
+}
+
+/** The oldest job of a key that has not started, and the oldest that runs. */
+function* jobsOfKey(hash: string): Step<Pick<KeyFacts, "oldestQueued" | "running">> {
+  const [queued] = yield {
+    sql: `SELECT id FROM (
+      SELECT n, id FROM waiting WHERE key = ? AND cause <> 'blocked'
+      UNION ALL SELECT r.n, r.id FROM slots s JOIN jobs j ON j.id = s.job
+        JOIN ready r ON r.lane = j.lane AND r.rank = -j.priority AND r.run_at = j.run_at AND r.id = j.id
+        WHERE s.scope = ?
+      ) AS queued ORDER BY n LIMIT 1`,
+    values: [hash, keyScope(hash)],
+  };
+  const [running] = yield {
+    sql: "SELECT l.id FROM slots s JOIN leases l ON l.id = s.job WHERE s.scope = ? ORDER BY l.n LIMIT 1",
+    values: [keyScope(hash)],
+  };
+  return {
+    ...(queued && { oldestQueued: text(queued, "id") }),
+    ...(running && { running: text(running, "id") }),
+  };
+}
+
+/** Skips a queued job that a new one replaces. */
+function* replaceJob(tx: Transaction, id: string, replacement: FlatChange): Step<void> {
+  const [row] = yield {
+    sql: `SELECT j.n, j.lane, j.priority, j.run_at, ${headColumns} FROM jobs j JOIN lanes l ON l.id = j.lane WHERE j.id = ?`,
+    values: [id],
+  };
+  if (!row) throw new Error(`Job ${id} holds a place in its key and has no row.`);
+  const n = int(row, "n");
+  const log = yield* readEvents(n);
+  const head = headOf(headValues(row));
+  const job = fold(log.map((values) => eventFrom(head, values)));
+  const [, , , , , , , eventId, actor] = replacement.values;
+  const decision = decide(
+    job,
+    {
+      command: "skip",
+      eventId: `${eventId}:skipped`,
+      actor: actor as JobEvent["actor"],
+      reason: "replaced",
+      replacedBy: replacement.id,
+    },
+    tx.now,
+  );
+  if (!decision.ok || !job) throw new Error(`Job ${id} could not be replaced.`);
+  const at = {
+    n,
+    lane: int(row, "lane"),
+    rank: -int(row, "priority"),
+    runAt: int(row, "run_at"),
+    id,
+  };
+  const taken = yield* takeWaiting(at, job.version);
+  if (!taken) throw new Error(`Job ${id} is not where its log says.`);
+  yield* writeEvent(tx, n, eventValues(decision.event));
+  yield* endJob(tx, taken, { ...decision.event, detail: "replaced", aggregate: null });
+  if (taken.slim.key !== null) yield* promoteKey(tx, taken.slim.key);
+}
+
+function outcomeOf(admission: Admission): PolicyOutcome {
+  switch (admission.outcome) {
+    case "accepted":
+      return { outcome: "accepted" };
+    case "replaced":
+      return { outcome: "replaced", replacedJobId: admission.replacedJobId };
+    case "coalesced":
+      return { outcome: "coalesced", existingJobId: admission.existingJobId };
+    case "rejected":
+      return {
+        outcome: "rejected",
+        reason: admission.reason,
+        ...(admission.existingJobId === undefined
+          ? null
+          : { existingJobId: admission.existingJobId }),
+      };
+  }
+}
+
+/** Remembers the key, its limits and what its policy last did. */
+function* recordKey(
+  tx: Transaction,
+  job: NewJob,
+  policy: JobKeyPolicy,
+  outcome: PolicyOutcome,
+): Step<void> {
+  yield {
+    sql: `INSERT INTO keys (hash, service, type, key, max_active, max_queued, when_full, takeovers, outcome, outcome_at)
+      VALUES (?,?,?,?,?,?,?,0,?,?)
+      ON CONFLICT (hash) DO UPDATE SET max_active = excluded.max_active, max_queued = excluded.max_queued,
+        when_full = excluded.when_full, outcome = excluded.outcome, outcome_at = excluded.outcome_at`,
+    values: [
+      policy.hash,
+      job.service,
+      job.type,
+      policy.key,
+      policy.maxActive,
+      policy.maxQueued,
+      policy.whenFull,
+      JSON.stringify(outcome),
+      tx.now,
+    ],
+  };
+}

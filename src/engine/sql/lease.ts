@@ -1,0 +1,81 @@
+/**
+ * Renewing leases, and finding the ones that have lapsed along with other jobs whose time has come.
+ */
+import type { JobState } from "../../core/job.js";
+import type { DueAsk, DueJob, HeldLease, RenewOutcome } from "../engine.js";
+import {
+  int,
+  type SqlRow,
+  type Statement,
+  type Step,
+  type Transaction,
+  text,
+} from "./statement.js";
+
+/** Extends one lease, or the slots that an ended job still holds. */
+export function* renewLease(tx: Transaction, held: HeldLease): Step<RenewOutcome> {
+  const until = tx.now + held.leaseMs;
+  const [lease] = yield {
+    sql: "UPDATE leases SET until = ?, heartbeat_at = ? WHERE id = ? AND token = ? RETURNING cancel",
+    values: [until, tx.now, held.job.id, held.token],
+  };
+  if (lease)
+    return { outcome: "held", leaseUntil: until, cancelRequested: int(lease, "cancel") === 1 };
+  yield {
+    sql: "UPDATE slots SET until = ? WHERE job = ? AND token = ? AND until IS NOT NULL AND until > ?",
+    values: [until, held.job.id, held.token, tx.now],
+  };
+  const [row] = yield {
+    sql: `SELECT coalesce(j.state, w.state, r.state, CASE WHEN l.id IS NULL THEN NULL ELSE 'active' END) AS state,
+        j.state IS NOT NULL AND j.token = ? AS ended
+      FROM jobs j LEFT JOIN waiting w ON w.n = j.n LEFT JOIN leases l ON l.id = j.id
+      LEFT JOIN ready r ON r.lane = j.lane AND r.rank = -j.priority AND r.run_at = j.run_at AND r.id = j.id
+      WHERE j.id = ?`,
+    values: [held.token, held.job.id],
+  };
+  if (!row) return { outcome: "lost", state: null };
+  const state = row.state as JobState;
+  return int(row, "ended") === 1 ? { outcome: "ended", state } : { outcome: "lost", state };
+}
+
+/** Jobs whose time has come, in the order of that time. */
+export function* dueJobs(now: number, ask: DueAsk, limit: number): Step<readonly DueJob[]> {
+  const rows = yield dueStatement(now, ask, limit);
+  return rows.map(dueFromRow);
+}
+
+function dueStatement(now: number, ask: DueAsk, limit: number): Statement {
+  switch (ask.kind) {
+    case "lapsed":
+      return {
+        sql: `SELECT s.id, s.version, s.token, l.service, l.type FROM leases s JOIN lanes l ON l.id = s.lane
+          WHERE s.until <= ? AND s.blocked = 0 AND l.service = ? ORDER BY s.until, s.id LIMIT ?`,
+        values: [now, ask.service, limit],
+      };
+    case "deadline":
+      return {
+        sql: `SELECT s.id, s.version, s.token, l.service, l.type FROM (
+            SELECT id, lane, version, token, deadline FROM waiting WHERE deadline <= ?
+            UNION ALL SELECT id, lane, version, token, deadline FROM ready WHERE deadline <= ?
+            UNION ALL SELECT id, lane, version, token, deadline FROM leases WHERE deadline <= ?
+          ) AS s JOIN lanes l ON l.id = s.lane WHERE l.service = ? ORDER BY s.deadline, s.id LIMIT ?`,
+        values: [now, now, now, ask.service, limit],
+      };
+    case "retention":
+      return {
+        sql: `SELECT j.id, j.version, j.token, l.service, l.type FROM lanes l JOIN jobs j ON j.lane = l.id
+          WHERE l.service = ? AND l.type = ? AND j.state = ? AND j.ended_at < ? ORDER BY j.ended_at, j.id LIMIT ?`,
+        values: [ask.service, ask.type, ask.state, ask.endedBefore, limit],
+      };
+  }
+}
+
+function dueFromRow(row: SqlRow): DueJob {
+  return {
+    service: text(row, "service"),
+    type: text(row, "type"),
+    id: text(row, "id"),
+    version: int(row, "version"),
+    token: int(row, "token"),
+  };
+}

@@ -1,0 +1,105 @@
+/**
+ * Where an event moves a job: to its end, back among the waiting, or on under the same lease.
+ */
+import { isEnded, type JobState } from "../../core/job.js";
+import type { FlatChange } from "./change.js";
+import {
+  freeSlot,
+  keepHeld,
+  keyScope,
+  placeSlim,
+  promoteKey,
+  type Slim,
+  type Taken,
+} from "./slim.js";
+import type { Statement, Step, Transaction } from "./statement.js";
+
+/** What an event says of the job after it. */
+export interface After {
+  readonly state: JobState;
+  readonly version: number;
+  readonly run: number;
+  readonly tries: number;
+  readonly at: number;
+  readonly detail: string | null;
+  readonly aggregate: string | null;
+}
+
+const updateEnded = `UPDATE jobs SET state = ?, version = ?, run = ?, tries = ?, token = ?, started_at = ?, ended_at = ?,
+  updated_at = ?, detail = ?, aggregate = ? WHERE n = ?`;
+
+/** What the wide row learns of the attempt that ended the job. */
+interface LastAttempt {
+  readonly n: number;
+  readonly token: number;
+  readonly startedAt: number | null;
+}
+
+/** Writes the end of a job into its wide row. */
+export function endStatement(last: LastAttempt, after: After): Statement {
+  const { state, version, run, tries, at, detail, aggregate } = after;
+  return {
+    sql: updateEnded,
+    values: [
+      state,
+      version,
+      run,
+      tries,
+      last.token,
+      last.startedAt,
+      at,
+      at,
+      detail,
+      aggregate,
+      last.n,
+    ],
+  };
+}
+
+/** Ends a job whose slim row was taken away. */
+export function* endJob(tx: Transaction, taken: Taken, after: After): Step<void> {
+  const { n, token, startedAt } = taken.slim;
+  yield endStatement({ n, token, startedAt }, after);
+  tx.woke.ended = true;
+}
+
+/** The events by which a lapsed lease lets another job of the key take over. */
+const takeovers: ReadonlySet<string> = new Set(["stale", "retry", "dead"]);
+
+/** Puts a job where its event leads it, and gives back or keeps what it held. */
+export function* moveOn(
+  tx: Transaction,
+  taken: Taken,
+  change: FlatChange,
+  confirmed: boolean,
+): Step<void> {
+  const { slim, lease } = taken;
+  const kept = lease !== null && !confirmed && lease.until > tx.now;
+  if (kept) yield* keepHeld(taken, lease.until);
+  else if (lease !== null && slim.key !== null)
+    yield freeSlot(keyScope(slim.key), slim.id, slim.token);
+  if (isEnded(change.state)) yield* endJob(tx, taken, change);
+  else yield* placeAgain(tx, slim, change);
+  if (lease !== null) tx.woke.ready = true;
+  if (slim.key === null) return;
+  yield* promoteKey(tx, slim.key);
+  if (change.lapse && takeovers.has(change.name))
+    yield { sql: "UPDATE keys SET takeovers = takeovers + 1 WHERE hash = ?", values: [slim.key] };
+}
+
+/** A job that is to run again waits for its new time; the wide row keeps that time, so that the job can be found. */
+function* placeAgain(tx: Transaction, slim: Slim, change: FlatChange): Step<void> {
+  const runAt = change.name === "unblocked" ? slim.runAt : change.runAt;
+  if (runAt !== slim.runAt)
+    yield { sql: "UPDATE jobs SET run_at = ? WHERE n = ?", values: [runAt, slim.n] };
+  yield* placeSlim(tx, {
+    ...slim,
+    runAt,
+    state: change.state,
+    version: change.version,
+    run: change.run,
+    tries: change.tries,
+    updatedAt: change.at,
+    detail: change.detail,
+  });
+}

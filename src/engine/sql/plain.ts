@@ -1,0 +1,199 @@
+/**
+ * The hot path of creating: jobs with no key, no tags and no relatives that are due at once, many in few statements.
+ */
+import type { EventOf } from "../../core/event.js";
+import type { AppendOutcome, Change } from "../engine.js";
+import { laneNumber } from "./log.js";
+import { createdBody } from "./rows.js";
+import { type SqlValue, type Step, type Transaction, text } from "./statement.js";
+
+/** A plain create as values, which are cheap to carry from thread to thread. */
+export type PlainCreate = readonly [
+  id: string,
+  service: string,
+  queue: string,
+  type: string,
+  typeVersion: number,
+  priority: number,
+  runAt: number,
+  at: number,
+  deadline: number | null,
+  maxTries: number,
+  requestId: string,
+  traceparent: string,
+  tracestate: string | null,
+  eventId: string,
+  actor: string,
+  body: string,
+];
+
+/** Whether a change is a plain create. */
+export function isPlainCreate(change: Change): boolean {
+  const { event } = change;
+  return (
+    event.name === "created" &&
+    event.jobId === change.job.id &&
+    change.records === undefined &&
+    change.expect.version === 0 &&
+    event.key === undefined &&
+    event.runAt <= event.at &&
+    event.tags.length === 0 &&
+    event.blockers.length === 0 &&
+    event.parentId === undefined &&
+    event.chainId === undefined &&
+    event.agent === undefined
+  );
+}
+
+/** The values of a plain create. */
+export function plainCreate(change: Change): PlainCreate {
+  const event = change.event as EventOf<"created">;
+  const { context } = event;
+  return [
+    event.jobId,
+    event.service,
+    event.queue,
+    event.type,
+    event.typeVersion,
+    event.priority,
+    event.runAt,
+    event.at,
+    event.deadline ?? null,
+    event.maxTries,
+    context.requestId,
+    context.traceparent,
+    context.tracestate ?? null,
+    event.id,
+    event.actor,
+    createdBody(event),
+  ];
+}
+
+/** How many jobs go into one statement. */
+const chunkSize = 10;
+
+const eventRow = "(?,?,'created',1,1,0,'pending',NULL,?,?,?,?)";
+const jobRow = "(?,?,?,?,?,?,?,?,?,?,?)";
+const readyRow = "(?,?,?,?,?,'pending',1,1,0,0,?,?,0)";
+
+const insertEvents = `INSERT INTO events
+  (seq, job, name, version, run, tries, state, previous, at, id, actor, body) VALUES `;
+const insertJobs = `INSERT INTO jobs
+  (n, id, lane, priority, run_at, created_at, deadline, max_tries, request_id, traceparent, tracestate) VALUES `;
+const insertReady = `INSERT INTO ready
+  (n, id, lane, rank, run_at, state, version, run, tries, token, deadline, updated_at, noted) VALUES `;
+
+/** The statements for a number of rows at once. */
+function statements(rows: number) {
+  const repeat = (row: string) => new Array<string>(rows).fill(row).join(",");
+  return {
+    taken: `SELECT id FROM jobs WHERE id IN (${repeat("?")})`,
+    events: insertEvents + repeat(eventRow),
+    jobs: insertJobs + repeat(jobRow),
+    ready: insertReady + repeat(readyRow),
+  };
+}
+
+const many = statements(chunkSize);
+const one = statements(1);
+
+/** Creates plain jobs; one whose id is taken is left out and told so. */
+export function* createPlain(
+  tx: Transaction,
+  items: readonly PlainCreate[],
+): Step<readonly AppendOutcome[]> {
+  const outcomes = new Array<AppendOutcome>(items.length);
+  let start = 0;
+  while (start < items.length) {
+    const size = items.length - start >= chunkSize ? chunkSize : 1;
+    const chunk = size === items.length ? items : items.slice(start, start + size);
+    const taken = yield* takenIds(chunk);
+    if (taken.size === 0) {
+      yield* insert(tx, chunk, size === 1 ? one : many);
+      for (let index = 0; index < size; index++) outcomes[start + index] = appended;
+    } else {
+      for (let index = 0; index < size; index++)
+        outcomes[start + index] = yield* createOne(tx, chunk[index], taken);
+    }
+    start += size;
+  }
+  return outcomes;
+}
+
+const appended: AppendOutcome = { outcome: "appended" };
+const exists: AppendOutcome = { outcome: "exists" };
+
+/** The ids of a chunk that are stored already, or that stand twice in it. */
+function* takenIds(chunk: readonly PlainCreate[]): Step<Set<string>> {
+  const ids = chunk.map(([id]) => id);
+  const rows = yield { sql: chunk.length === 1 ? one.taken : many.taken, values: ids };
+  const taken = new Set(rows.map((row) => text(row, "id")));
+  if (ids.length > 1 && new Set(ids).size < ids.length) {
+    for (const [index, id] of ids.entries()) if (ids.indexOf(id) !== index) taken.add(id);
+  }
+  return taken;
+}
+
+function* createOne(
+  tx: Transaction,
+  item: PlainCreate | undefined,
+  taken: ReadonlySet<string>,
+): Step<AppendOutcome> {
+  if (!item) return exists;
+  if (taken.has(item[0]) && (yield* takenIds([item])).size > 0) return exists;
+  yield* insert(tx, [item], one);
+  return appended;
+}
+
+function* insert(
+  tx: Transaction,
+  chunk: readonly PlainCreate[],
+  sql: ReturnType<typeof statements>,
+): Step<void> {
+  const events: SqlValue[] = [];
+  const jobs: SqlValue[] = [];
+  const ready: SqlValue[] = [];
+  for (const item of chunk) {
+    const [
+      id,
+      service,
+      queue,
+      type,
+      typeVersion,
+      priority,
+      runAt,
+      at,
+      deadline,
+      maxTries,
+      requestId,
+      traceparent,
+      tracestate,
+      eventId,
+      actor,
+      body,
+    ] = item;
+    const name = `${service}/${queue}/${type}@${typeVersion}`;
+    const lane =
+      tx.lanes.get(name) ?? (yield* laneNumber(tx, { service, queue, type, typeVersion }));
+    const n = ++tx.seq;
+    events.push(n, n, at, eventId, actor, body);
+    jobs.push(
+      n,
+      id,
+      lane,
+      priority,
+      runAt,
+      at,
+      deadline,
+      maxTries,
+      requestId,
+      traceparent,
+      tracestate,
+    );
+    ready.push(n, id, lane, -priority, runAt, deadline, at);
+  }
+  yield { sql: sql.events, values: events };
+  yield { sql: sql.jobs, values: jobs };
+  yield { sql: sql.ready, values: ready };
+  tx.woke.ready = true;
+}

@@ -1,0 +1,352 @@
+/**
+ * The read model in SQL: lists, counts, keys and queues, from one view over the wide and the slim rows.
+ */
+import type { Aggregate, JobState, PolicyOutcome, WhenFull } from "../../core/job.js";
+import { isEnded } from "../../core/job.js";
+import type {
+  JobFilter,
+  JobRow,
+  JobsAsk,
+  KeyHolder,
+  KeyRow,
+  Page,
+  QueueRow,
+  StateCount,
+} from "../query.js";
+import { pageDefault, pageMax } from "../query.js";
+import type { QueueSettings, StoredRecord } from "../record.js";
+import { recordId } from "../record.js";
+import { recordFromRow } from "./records.js";
+import { keyScope } from "./slim.js";
+import { int, optional, type SqlRow, type SqlValue, type Step, text } from "./statement.js";
+
+/** Joins that find the one slim row of a job. */
+const slimJoins = `LEFT JOIN waiting w ON w.n = j.n AND j.state IS NULL
+  LEFT JOIN ready r ON j.state IS NULL AND r.lane = j.lane AND r.rank = -j.priority AND r.run_at = j.run_at AND r.id = j.id
+  LEFT JOIN leases s ON j.state IS NULL AND s.id = j.id`;
+
+const stateColumn = "coalesce(j.state, w.state, r.state, 'active')";
+
+const rowColumns = `j.n, j.id, l.service, l.queue, l.type, l.type_version, ${stateColumn} AS state,
+  coalesce(w.version, r.version, s.version, j.version) AS version, coalesce(w.run, r.run, s.run, j.run) AS run,
+  coalesce(w.tries, r.tries, s.tries, j.tries) AS tries, j.max_tries, j.priority, j.run_at, j.created_at,
+  coalesce(w.updated_at, r.updated_at, s.updated_at, j.updated_at) AS updated_at, j.tags, j.deadline,
+  coalesce(w.started_at, r.started_at, s.started_at, j.started_at) AS started_at, j.ended_at, j.key, j.key_hash,
+  coalesce(w.detail, r.detail, j.detail) AS detail, j.parent_id, j.chain_id, j.agent, j.aggregate,
+  s.worker, s.heartbeat_at, s.until, s.cancel`;
+
+/** A list row from its columns. */
+function jobRow(row: SqlRow): JobRow {
+  return {
+    id: text(row, "id"),
+    service: text(row, "service"),
+    type: text(row, "type"),
+    typeVersion: int(row, "type_version"),
+    queue: text(row, "queue"),
+    state: row.state as JobState,
+    version: int(row, "version"),
+    run: int(row, "run"),
+    tries: int(row, "tries"),
+    maxTries: int(row, "max_tries"),
+    priority: int(row, "priority"),
+    runAt: int(row, "run_at"),
+    createdAt: int(row, "created_at"),
+    updatedAt: int(row, "updated_at"),
+    tags: row.tags === null ? [] : (JSON.parse(text(row, "tags")) as string[]),
+    ...optional<"deadline", number>("deadline", row.deadline),
+    ...optional<"startedAt", number>("startedAt", row.started_at),
+    ...optional<"endedAt", number>("endedAt", row.ended_at),
+    ...optional<"key", string>("key", row.key),
+    ...optional<"keyHash", string>("keyHash", row.key_hash),
+    ...optional<"detail", string>("detail", row.detail),
+    ...optional<"parentId", string>("parentId", row.parent_id),
+    ...optional<"chainId", string>("chainId", row.chain_id),
+    ...optional<"agent", string>("agent", row.agent),
+    ...optional<"aggregate", Aggregate>("aggregate", row.aggregate),
+    ...optional<"worker", string>("worker", row.worker),
+    ...optional<"heartbeatAt", number>("heartbeatAt", row.heartbeat_at),
+    ...optional<"leaseUntil", number>("leaseUntil", row.until),
+    ...(row.cancel === 1 ? { cancelRequested: true as const } : null),
+  };
+}
+
+/** Conditions with their values, joined by AND. */
+interface Where {
+  readonly sql: string;
+  readonly values: readonly SqlValue[];
+}
+
+function where(filter: JobFilter, cursor?: number): Where {
+  const parts: string[] = [];
+  const values: SqlValue[] = [];
+  const add = (sql: string, ...more: SqlValue[]) => {
+    parts.push(sql);
+    values.push(...more);
+  };
+  const lanes = laneCondition(filter);
+  if (lanes) add(lanes.sql, ...lanes.values);
+  if (filter.state) addStates(filter.state, add);
+  if (filter.tag !== undefined) add("j.n IN (SELECT n FROM tags WHERE tag = ?)", filter.tag);
+  if (filter.key !== undefined) add("j.key = ?", filter.key);
+  if (filter.since !== undefined) add("j.created_at >= ?", filter.since);
+  if (filter.until !== undefined) add("j.created_at < ?", filter.until);
+  if (filter.text !== undefined)
+    add("j.id LIKE ? ESCAPE '!'", `%${filter.text.replaceAll(/[%_!]/g, "!$&")}%`);
+  if (filter.parentId !== undefined) add("j.parent_id = ?", filter.parentId);
+  if (filter.chainId !== undefined) add("j.chain_id = ?", filter.chainId);
+  if (cursor !== undefined) add("j.n < ?", cursor);
+  return { sql: parts.length > 0 ? `WHERE ${parts.join(" AND ")}` : "", values };
+}
+
+/** Names live in lanes, of which there are few, so that a filter by name becomes one by lane. */
+function laneCondition(filter: JobFilter): Where | null {
+  const parts: string[] = [];
+  const values: SqlValue[] = [];
+  for (const column of ["service", "type", "queue"] as const) {
+    const value = filter[column];
+    if (value === undefined) continue;
+    parts.push(`${column} = ?`);
+    values.push(value);
+  }
+  if (parts.length === 0) return null;
+  return { sql: `j.lane IN (SELECT id FROM lanes WHERE ${parts.join(" AND ")})`, values };
+}
+
+/** Ended states stand in the wide row, where an index finds them; the others in the slim rows. */
+function addStates(
+  states: readonly JobState[],
+  add: (sql: string, ...values: SqlValue[]) => void,
+): void {
+  const marks = states.map(() => "?").join(",");
+  if (states.every(isEnded)) add(`j.state IN (${marks})`, ...states);
+  else if (!states.some(isEnded))
+    add(`j.state IS NULL AND ${stateColumn} IN (${marks})`, ...states);
+  else add(`${stateColumn} IN (${marks})`, ...states);
+}
+
+/** A page of jobs, newest first. */
+export function* listJobs(ask: JobsAsk): Step<Page<JobRow>> {
+  const limit = Math.min(ask.limit ?? pageDefault, pageMax);
+  const offset = ask.offset ?? 0;
+  const filter = ask.filter ?? {};
+  const all = where(filter);
+  const from = `FROM jobs j JOIN lanes l ON l.id = j.lane ${slimJoins}`;
+  const [counted] = yield {
+    sql: `SELECT count(*) AS count ${from} ${all.sql}`,
+    values: all.values,
+  };
+  const page = where(filter, ask.cursor === undefined ? undefined : Number(ask.cursor));
+  const rows = yield {
+    sql: `SELECT ${rowColumns} ${from} ${page.sql} ORDER BY j.n DESC LIMIT ? OFFSET ?`,
+    values: [...page.values, limit + 1, ask.cursor === undefined ? offset : 0],
+  };
+  const entries = rows.slice(0, limit);
+  const last = entries.at(-1);
+  return {
+    entries: entries.map(jobRow),
+    count: counted ? int(counted, "count") : 0,
+    offset,
+    limit,
+    ...(rows.length > limit && last
+      ? { nextOffset: offset + limit, nextCursor: String(int(last, "n")) }
+      : null),
+  };
+}
+
+/** One job as a list shows it. */
+export function* readJob(id: string): Step<JobRow | null> {
+  const [row] = yield {
+    sql: `SELECT ${rowColumns} FROM jobs j JOIN lanes l ON l.id = j.lane ${slimJoins} WHERE j.id = ?`,
+    values: [id],
+  };
+  return row ? jobRow(row) : null;
+}
+
+/** How many jobs are in which state, from index entries and slim rows alone where names are the only filter. */
+export function* countJobs(filter: JobFilter): Step<readonly StateCount[]> {
+  const rows = onlyNames(filter) ? yield* countByIndex(filter) : yield* countByRows(filter);
+  return rows.map((row) => ({
+    service: text(row, "service"),
+    type: text(row, "type"),
+    queue: text(row, "queue"),
+    state: row.state as JobState,
+    count: int(row, "count"),
+  }));
+}
+
+function onlyNames(filter: JobFilter): boolean {
+  const { service, type, queue, ...rest } = filter;
+  return Object.values(rest).every((value) => value === undefined);
+}
+
+function* countByIndex(filter: JobFilter): Step<readonly SqlRow[]> {
+  const lanes = laneCondition(filter);
+  const condition = lanes ? `WHERE ${lanes.sql.replace("j.lane", "c.lane")}` : "";
+  return yield {
+    sql: `SELECT l.service, l.type, l.queue, c.state, sum(c.count) AS count FROM (
+        SELECT lane, state, count(*) AS count FROM jobs WHERE state IS NOT NULL GROUP BY lane, state
+        UNION ALL SELECT lane, state, count(*) FROM waiting GROUP BY lane, state
+        UNION ALL SELECT lane, state, count(*) FROM ready GROUP BY lane, state
+        UNION ALL SELECT lane, 'active', count(*) FROM leases GROUP BY lane
+      ) AS c JOIN lanes l ON l.id = c.lane ${condition}
+      GROUP BY l.service, l.type, l.queue, c.state ORDER BY l.service, l.type, l.queue, c.state`,
+    values: lanes?.values ?? [],
+  };
+}
+
+function* countByRows(filter: JobFilter): Step<readonly SqlRow[]> {
+  const condition = where(filter);
+  return yield {
+    sql: `SELECT l.service, l.type, l.queue, ${stateColumn} AS state, count(*) AS count
+      FROM jobs j JOIN lanes l ON l.id = j.lane ${slimJoins} ${condition.sql}
+      GROUP BY l.service, l.type, l.queue, ${stateColumn} ORDER BY l.service, l.type, l.queue, ${stateColumn}`,
+    values: condition.values,
+  };
+}
+
+/** A page of concurrency keys, the one used last first. */
+export function* listKeys(
+  now: number,
+  ask: { service?: string; type?: string; limit?: number; offset?: number },
+): Step<Page<KeyRow>> {
+  const limit = Math.min(ask.limit ?? pageDefault, pageMax);
+  const offset = ask.offset ?? 0;
+  const values = [ask.service ?? null, ask.service ?? null, ask.type ?? null, ask.type ?? null];
+  const condition = "WHERE (? IS NULL OR service = ?) AND (? IS NULL OR type = ?)";
+  const [counted] = yield { sql: `SELECT count(*) AS count FROM keys ${condition}`, values };
+  const rows = yield {
+    sql: `SELECT * FROM keys ${condition} ORDER BY outcome_at DESC, hash LIMIT ? OFFSET ?`,
+    values: [...values, limit + 1, offset],
+  };
+  const entries: KeyRow[] = [];
+  for (const row of rows.slice(0, limit)) entries.push(yield* keyRow(now, row));
+  const count = counted ? int(counted, "count") : 0;
+  return {
+    entries,
+    count,
+    offset,
+    limit,
+    ...(rows.length > limit ? { nextOffset: offset + limit } : null),
+  };
+}
+
+/** One concurrency key. */
+export function* readKey(now: number, hash: string): Step<KeyRow | null> {
+  const [row] = yield { sql: "SELECT * FROM keys WHERE hash = ?", values: [hash] };
+  return row ? yield* keyRow(now, row) : null;
+}
+
+function* keyRow(now: number, row: SqlRow): Step<KeyRow> {
+  const hash = text(row, "hash");
+  const holders = yield {
+    sql: `SELECT t.job, t.token, t.until AS ended_until, s.worker, s.heartbeat_at, s.until, s.blocked
+      FROM slots t LEFT JOIN leases s ON s.id = t.job AND s.token = t.token WHERE t.scope = ? AND (t.until IS NULL OR t.until > ?) ORDER BY t.job, t.token`,
+    values: [keyScope(hash), now],
+  };
+  const queued = yield {
+    sql: `SELECT id FROM waiting WHERE key = ?
+      ORDER BY cause = 'blocked', cause = 'due' AND run_at > ?, CASE WHEN run_at > ? THEN run_at ELSE 0 END, rank, run_at, id LIMIT ?`,
+    values: [hash, now, now, pageMax],
+  };
+  const [count] = yield {
+    sql: "SELECT count(*) AS count FROM waiting WHERE key = ?",
+    values: [hash],
+  };
+  return {
+    service: text(row, "service"),
+    type: text(row, "type"),
+    key: text(row, "key"),
+    hash,
+    maxActive: int(row, "max_active"),
+    maxQueued: int(row, "max_queued"),
+    whenFull: row.when_full as WhenFull,
+    active: holders.map(keyHolder),
+    queued: queued.map((waiting) => text(waiting, "id")),
+    queuedCount: count ? int(count, "count") : 0,
+    blocked: holders.some((holder) => holder.blocked === 1),
+    takeovers: int(row, "takeovers"),
+    ...(row.outcome === null
+      ? null
+      : {
+          lastOutcome: {
+            ...(JSON.parse(text(row, "outcome")) as PolicyOutcome),
+            at: int(row, "outcome_at"),
+          },
+        }),
+  };
+}
+
+function keyHolder(row: SqlRow): KeyHolder {
+  const until = row.until ?? row.ended_until;
+  return {
+    jobId: text(row, "job"),
+    state: row.ended_until !== null ? "ended" : row.worker === null ? "reserved" : "active",
+    token: int(row, "token"),
+    ...optional<"worker", string>("worker", row.worker),
+    ...optional<"heartbeatAt", number>("heartbeatAt", row.heartbeat_at),
+    ...optional<"leaseUntil", number>("leaseUntil", until),
+  };
+}
+
+/** The queues that jobs are in or that have settings. */
+export function* listQueues(now: number, service: string | undefined): Step<readonly QueueRow[]> {
+  const counts = yield* countJobs(service === undefined ? {} : { service });
+  const settings = yield* listRecords(
+    now,
+    service === undefined ? "queue/" : recordId.queue(service, ""),
+    pageMax * 10,
+  );
+  const queues = new Map<
+    string,
+    { service: string; queue: string; paused: boolean; waiting: number; active: number }
+  >();
+  const queue = (name: string, of: string) => {
+    const id = recordId.queue(of, name);
+    const found = queues.get(id) ?? {
+      service: of,
+      queue: name,
+      paused: false,
+      waiting: 0,
+      active: 0,
+    };
+    queues.set(id, found);
+    return found;
+  };
+  for (const count of counts) {
+    const found = queue(count.queue, count.service);
+    if (count.state === "active") found.active += count.count;
+    else if (!isEnded(count.state)) found.waiting += count.count;
+  }
+  for (const record of settings) {
+    const [, of = "", name = ""] = record.id.split("/");
+    queue(name, of).paused = (record.body as unknown as QueueSettings).paused;
+  }
+  return [...queues.entries()].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, row]) => row);
+}
+
+/** The records whose ids start with a prefix. */
+export function* listRecords(
+  now: number,
+  prefix: string,
+  limit: number,
+): Step<readonly StoredRecord[]> {
+  const rows = yield {
+    sql: `SELECT id, version, body, expires_at FROM records WHERE id >= ? AND id < ? AND (expires_at IS NULL OR expires_at > ?)
+      ORDER BY id LIMIT ?`,
+    values: [prefix, `${prefix}\u{10FFFF}`, now, limit],
+  };
+  return rows.map(recordFromRow);
+}
+
+/** How far the place of a job in its lane is counted. */
+const aheadMax = 10_000;
+
+/** How many claimable jobs come before one in its lane. */
+export function* countAhead(id: string): Step<number> {
+  const [row] = yield {
+    sql: `SELECT count(*) AS ahead FROM (SELECT 1 FROM jobs j JOIN ready r ON r.lane = j.lane
+      AND (r.rank, r.run_at, r.id) < (-j.priority, j.run_at, j.id) WHERE j.id = ? LIMIT ?) AS before`,
+    values: [id, aheadMax],
+  };
+  return row ? int(row, "ahead") : 0;
+}

@@ -1,0 +1,97 @@
+/**
+ * Reading the log: whole jobs by folding, and the feed in order.
+ */
+import {
+  type EventValues,
+  eventColumns,
+  type HeadValues,
+  headColumns,
+  headValues,
+  valuesOf,
+} from "./rows.js";
+import { int, type Step } from "./statement.js";
+
+/** The log of one job as rows. */
+export interface JobLog {
+  readonly head: HeadValues;
+  readonly events: readonly EventValues[];
+}
+
+/** Reads the logs of jobs, in the order of the ids; `null` for one that does not exist. */
+export function* readLogs(ids: readonly string[]): Step<readonly (JobLog | null)[]> {
+  const logs: (JobLog | null)[] = [];
+  for (const id of ids) {
+    const [head] = yield {
+      sql: `SELECT j.n, ${headColumns} FROM jobs j JOIN lanes l ON l.id = j.lane WHERE j.id = ?`,
+      values: [id],
+    };
+    if (!head) {
+      logs.push(null);
+      continue;
+    }
+    logs.push({ head: headValues(head), events: yield* readEvents(int(head, "n")) });
+  }
+  return logs;
+}
+
+/** Reads the events of one job, oldest first. The first stands at the job's own number, and the index holds the rest. */
+export function* readEvents(n: number): Step<readonly EventValues[]> {
+  const created = yield { sql: `SELECT ${eventColumns} FROM events WHERE seq = ?`, values: [n] };
+  const rest = yield {
+    sql: `SELECT ${eventColumns} FROM events WHERE job = ? AND name <> 'created' ORDER BY seq`,
+    values: [n],
+  };
+  return [...created, ...rest].map((row) => valuesOf(row));
+}
+
+/** An event of the feed as values. A deleted job has no head any more. */
+export interface FeedRow {
+  readonly seq: number;
+  readonly head: HeadValues | null;
+  readonly values: EventValues;
+}
+
+/** Reads the events after a position, oldest first, each with the head of its job. */
+export function* readFeed(after: number, limit: number): Step<readonly FeedRow[]> {
+  const columns = eventColumns
+    .split(", ")
+    .map((column) => `e.${column}`)
+    .join(", ");
+  const rows = yield {
+    sql: `SELECT e.seq, ${columns}, ${headColumns} FROM events e LEFT JOIN jobs j ON j.n = e.job
+      LEFT JOIN lanes l ON l.id = j.lane WHERE e.seq > ? ORDER BY e.seq LIMIT ?`,
+    values: [after, limit],
+  };
+  return rows.map((row) => ({
+    seq: int(row, "seq"),
+    head: row.job_id === null ? null : headValues(row),
+    values: valuesOf(row),
+  }));
+}
+
+/** The position of the newest event. */
+export function* readHead(): Step<number> {
+  const [row] = yield {
+    sql: "SELECT max(coalesce((SELECT max(seq) FROM events), 0), (SELECT seq FROM pruned)) AS seq",
+    values: [],
+  };
+  return row ? int(row, "seq") : 0;
+}
+
+/** Removes `deleted` events that are old. The highest position is remembered, so that positions only ever grow. */
+export function* pruneDeleted(before: number): Step<number> {
+  yield {
+    sql: "UPDATE pruned SET seq = max(seq, coalesce((SELECT max(seq) FROM events), 0))",
+    values: [],
+  };
+  const removed = yield {
+    sql: "DELETE FROM events WHERE name = 'deleted' AND at < ? RETURNING seq",
+    values: [before],
+  };
+  yield { sql: "DELETE FROM records WHERE expires_at < ?", values: [before] };
+  yield {
+    sql: `DELETE FROM keys WHERE outcome_at < ? AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.key_hash = keys.hash)`,
+    values: [before],
+  };
+  return removed.length;
+}

@@ -1,0 +1,156 @@
+/**
+ * Events as rows and rows as events. The envelope becomes columns, the rest one JSON text;
+ * what never changes (names, context) stands once in the job's own row.
+ */
+import type { EventData, EventName, EventOf, JobEvent } from "../../core/event.js";
+import type { JobContext } from "../../core/job.js";
+import type { SqlRow, SqlValue } from "./statement.js";
+
+/** Columns of `events` that an event fills, after `seq` and `job`. */
+export const eventColumns = "name, version, run, tries, state, previous, at, id, actor, body";
+
+/** The values of those columns. */
+export type EventValues = readonly SqlValue[];
+
+/** Where `body` stands among the values. */
+export const bodyIndex = 9;
+
+/** An event as values for its row. */
+export function eventValues(event: JobEvent): EventValues {
+  return [
+    event.name,
+    event.version,
+    event.run,
+    event.tries,
+    event.state,
+    event.previousState,
+    event.at,
+    event.id,
+    event.actor,
+    bodyText(event),
+  ];
+}
+
+function bodyText(event: JobEvent): string {
+  if (event.name === "created") return createdBody(event);
+  const data: Record<string, unknown> = {};
+  for (const name of dataNames[event.name])
+    data[name] = (event as unknown as Record<string, unknown>)[name];
+  return JSON.stringify(data);
+}
+
+/** The members that each event adds to the envelope. A `deleted` event takes the head along, since the job's row goes. */
+const dataNames: {
+  readonly [Name in Exclude<EventName, "created">]: readonly (
+    | keyof EventData[Name]
+    | keyof JobHead
+  )[];
+} = {
+  ready: ["cause"],
+  unblocked: [],
+  unreachable: ["blockerId"],
+  acknowledged: ["agent"],
+  started: ["token", "worker"],
+  progress: ["token", "progress"],
+  logged: ["token", "entries"],
+  emitted: ["token", "topic", "data"],
+  heartbeat: ["token"],
+  retry: ["token", "error", "runAt"],
+  released: ["token", "cause", "runAt", "reason"],
+  completed: ["token", "result", "continuation", "completedBy", "aggregate"],
+  failed: ["token", "error", "aggregate"],
+  cancelRequested: ["reason"],
+  cancelled: ["token", "reason"],
+  expired: ["deadline"],
+  skipped: ["token", "reason", "replacedBy", "aggregate"],
+  stale: ["token", "cause"],
+  keyBlocked: ["token"],
+  staleCompletionIgnored: ["token", "outcome"],
+  dead: ["token", "error"],
+  retried: ["runAt", "forced"],
+  dismissed: ["reason"],
+  deleted: ["jobId", "service", "type", "context", "reason"],
+};
+
+/** The members of a `created` event that have no column, named one by one because this is the hottest path. */
+export function createdBody(event: EventOf<"created">): string {
+  return JSON.stringify({
+    typeVersion: event.typeVersion,
+    queue: event.queue,
+    payload: event.payload,
+    maxTries: event.maxTries,
+    priority: event.priority,
+    runAt: event.runAt,
+    deadLetter: event.deadLetter,
+    tags: event.tags,
+    blockers: event.blockers,
+    deadline: event.deadline,
+    key: event.key,
+    policy: event.policy,
+    idempotencyKey: event.idempotencyKey,
+    chainId: event.chainId,
+    parentId: event.parentId,
+    agent: event.agent,
+  });
+}
+
+/** What a job's own row says of all its events. */
+export interface JobHead {
+  readonly jobId: string;
+  readonly service: string;
+  readonly type: string;
+  readonly context: JobContext;
+}
+
+/** The columns that make a head, from `jobs j` and `lanes l`. */
+export const headColumns =
+  "j.id AS job_id, l.service, l.type, j.request_id, j.traceparent, j.tracestate";
+
+/** Those columns as values: cheap to carry from thread to thread. */
+export type HeadValues = readonly [string, string, string, string, string, string | null];
+
+/** The values of a head out of a row. */
+export function headValues(row: SqlRow): HeadValues {
+  const { job_id, service, type, request_id, traceparent, tracestate } = row;
+  return [job_id, service, type, request_id, traceparent, tracestate] as unknown as HeadValues;
+}
+
+/** The head of a job. */
+export function headOf(values: HeadValues): JobHead {
+  const [jobId, service, type, requestId, traceparent, tracestate] = values;
+  const traceId = traceparent.slice(3, 35);
+  const context =
+    tracestate === null
+      ? { requestId, traceId, traceparent }
+      : { requestId, traceId, traceparent, tracestate };
+  return { jobId, service, type, context };
+}
+
+/** The values of an event out of a row, whose columns may carry a prefix. */
+export function valuesOf(row: SqlRow, prefix = ""): EventValues {
+  return columnNames.map((column) => row[prefix + column] ?? null);
+}
+
+const columnNames = eventColumns.split(", ");
+
+/** An event from its values. A `deleted` event carries its own head, since the job's row is gone. */
+export function eventFrom(head: JobHead | null, values: EventValues): JobEvent {
+  const [name, version, run, tries, state, previous, at, id, actor, body] = values;
+  const data = body === null || body === undefined ? null : JSON.parse(String(body));
+  return {
+    name,
+    id,
+    jobId: head?.jobId,
+    service: head?.service,
+    type: head?.type,
+    version,
+    run,
+    tries,
+    state,
+    previousState: previous,
+    at,
+    actor,
+    context: head?.context,
+    ...data,
+  } as JobEvent;
+}

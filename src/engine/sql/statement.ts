@@ -1,0 +1,60 @@
+/**
+ * SQL operations are generators: each yields statements and is sent their rows. One operation can so be run
+ * by a thread of ours, by a network driver, or on a transaction that belongs to the caller.
+ */
+
+/** A value that can be bound to a statement. */
+export type SqlValue = string | number | null;
+
+/** A row as drivers give it. */
+export type SqlRow = Readonly<Record<string, SqlValue>>;
+
+/** One statement with the values of its placeholders, in order. */
+export interface Statement {
+  readonly sql: string;
+  readonly values: readonly SqlValue[];
+  /** Rows come as arrays of their columns' values, which is cheaper where there are many. See `arrays`. */
+  readonly raw?: true;
+}
+
+/** An operation that yields statements, gets their rows, and gives `Value` in the end. */
+export type Step<Value> = Generator<Statement, Value, readonly SqlRow[]>;
+
+/** What operations of one transaction share. */
+export interface Transaction {
+  /** The store's clock when the transaction was asked for. */
+  readonly now: number;
+  /** The position of the newest event; grows with each event written. */
+  seq: number;
+  /** Fresh ids for events that the store writes itself. */
+  readonly eventId: () => string;
+  /** The numbers of lanes that are known to be stored. */
+  readonly lanes: Map<string, number>;
+  /** What the transaction did that others may wait for. */
+  readonly woke: { ready: boolean; ended: boolean; cancel: boolean };
+}
+
+/** The rows of a raw statement. */
+export function arrays<Row extends readonly SqlValue[]>(rows: readonly SqlRow[]): readonly Row[] {
+  return rows as unknown as readonly Row[];
+}
+
+/** Text of a column that is never null. */
+export function text(row: SqlRow, column: string): string {
+  return String(row[column]);
+}
+
+/** Number of a column that is never null. */
+export function int(row: SqlRow, column: string): number {
+  return Number(row[column]);
+}
+
+/** A member that is left out when the column is null. */
+export function optional<Name extends string, Value extends SqlValue>(
+  name: Name,
+  value: SqlValue | undefined,
+): { readonly [N in Name]?: Value } {
+  return (value === null || value === undefined ? {} : { [name]: value }) as {
+    readonly [N in Name]?: Value;
+  };
+}

@@ -1,0 +1,150 @@
+/**
+ * One connection to a SQLite file: opened with the settings that durability asks for, brought to the newest schema,
+ * and able to run operations.
+ */
+import { createRequire } from "node:module";
+import type { Database, Statement as Prepared } from "better-sqlite3";
+import type { SqlRow, Statement, Step } from "../sql/statement.js";
+import { FaultError } from "./faults.js";
+import { applicationId, migrations } from "./schema.js";
+
+/** How long a connection waits for others before it gives up. */
+const busyTimeoutMs = 10_000;
+
+/** After how many pages the write-ahead log is copied into the file, and the size to which it is then cut. */
+const checkpointPages = 4_000;
+const walBytesMax = 64 * 1024 * 1024;
+
+/** A small cache is the fast one: each commit walks all of it, and the file system has a cache of its own. */
+const cacheKibibytes = 4_096;
+
+/** A connection that runs operations. */
+export interface Connection {
+  run<Value>(step: Step<Value>): Value;
+  exec(sql: string): void;
+  close(): void;
+}
+
+/** Opens a file for writing, making it if there is none. */
+export function openWriter(path: string): Connection {
+  const database = openDatabase(path);
+  try {
+    database.pragma(`busy_timeout = ${busyTimeoutMs}`);
+    refuseStrangers(database, path);
+    database.pragma("journal_mode = WAL");
+    database.pragma("synchronous = FULL");
+    database.pragma(`wal_autocheckpoint = ${checkpointPages}`);
+    database.pragma(`journal_size_limit = ${walBytesMax}`);
+    database.pragma(`cache_size = ${-cacheKibibytes}`);
+    database.pragma("temp_store = MEMORY");
+    migrate(database, path);
+    return connection(database);
+  } catch (error) {
+    database.close();
+    throw error;
+  }
+}
+
+/** Opens a file that a writer has made ready, for reading. */
+export function openReader(path: string): Connection {
+  const database = openDatabase(path);
+  database.pragma(`busy_timeout = ${busyTimeoutMs}`);
+  database.pragma("query_only = true");
+  return connection(database);
+}
+
+type DatabaseClass = new (path: string) => Database;
+
+function openDatabase(path: string): Database {
+  return new (loadDriver())(path);
+}
+
+/** Loads better-sqlite3, which is optional, and refuses versions that would crash this Node.js. */
+function loadDriver(): DatabaseClass {
+  const require = createRequire(import.meta.url);
+  const remedy = 'install it with "npm install better-sqlite3@^12.11.1"';
+  let version: string;
+  try {
+    version = (require("better-sqlite3/package.json") as { version: string }).version;
+  } catch {
+    throw new FaultError({
+      kind: "unavailable",
+      message: `file: stores need the package better-sqlite3; ${remedy}.`,
+    });
+  }
+  if (Number.parseInt(version, 10) >= 13 && Number(process.versions.napi) < 10) {
+    const message = `better-sqlite3 ${version} crashes Node.js ${process.version}; ${remedy}, or use a newer Node.js.`;
+    throw new FaultError({ kind: "unavailable", message });
+  }
+  try {
+    return require("better-sqlite3") as DatabaseClass;
+  } catch (error) {
+    const reason = error instanceof Error ? error.message.split("\n")[0] : String(error);
+    throw new FaultError({
+      kind: "unavailable",
+      message: `better-sqlite3 cannot be loaded (${reason}); ${remedy}.`,
+    });
+  }
+}
+
+/** Another program's database is left alone. */
+function refuseStrangers(database: Database, path: string): void {
+  const id = Number(database.pragma("application_id", { simple: true }));
+  if (id === applicationId) return;
+  const [row] = database.prepare("SELECT count(*) AS tables FROM sqlite_schema").all() as {
+    tables: number;
+  }[];
+  if (id !== 0 || (row?.tables ?? 0) > 0) {
+    const message = `${path} is the database of another program. Name another file for the jobs.`;
+    throw new FaultError({ kind: "corrupt", message });
+  }
+}
+
+/** Brings the schema to the newest version, one process at a time. */
+function migrate(database: Database, path: string): void {
+  const known = migrations.length;
+  const versionNow = () => Number(database.pragma("user_version", { simple: true }));
+  if (versionNow() === known) return;
+  database
+    .transaction(() => {
+      const found = versionNow();
+      if (found > known) {
+        const message = `${path} was written by a newer Millrace (schema ${found}; this one knows ${known}). Upgrade this process.`;
+        throw new FaultError({ kind: "too_new", message, found, known });
+      }
+      for (const migration of migrations.slice(found)) database.exec(migration);
+      database.pragma(`application_id = ${applicationId}`);
+      database.pragma(`user_version = ${known}`);
+    })
+    .immediate();
+}
+
+function connection(database: Database): Connection {
+  const prepared = new Map<string, Prepared>();
+  const prepare = ({ sql, raw }: Statement): Prepared => {
+    const statement = database.prepare(sql);
+    if (raw) statement.raw(true);
+    prepared.set(sql, statement);
+    return statement;
+  };
+  return {
+    run: (step) => {
+      let rows = noRows;
+      for (;;) {
+        const next = step.next(rows);
+        if (next.done) return next.value;
+        const statement = prepared.get(next.value.sql) ?? prepare(next.value);
+        if (statement.reader) {
+          rows = statement.all(...next.value.values) as SqlRow[];
+        } else {
+          statement.run(...next.value.values);
+          rows = noRows;
+        }
+      }
+    },
+    exec: (sql) => void (prepared.get(sql) ?? prepare({ sql, values: [] })).run(),
+    close: () => void database.close(),
+  };
+}
+
+const noRows: readonly SqlRow[] = [];

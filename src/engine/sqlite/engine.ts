@@ -1,0 +1,283 @@
+/**
+ * The embedded engine: one SQLite file, any number of processes, every acknowledged call fsynced.
+ */
+import { resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import type { JobEvent } from "../../core/event.js";
+import { fold } from "../../core/evolve.js";
+import { advancesVersion, transitions } from "../../core/transitions.js";
+import type { Capabilities } from "../capabilities.js";
+import { type Clock, systemClock } from "../clock.js";
+import type {
+  AppendOutcome,
+  Change,
+  ClaimAnswer,
+  ClaimAsk,
+  ClaimedJob,
+  DueAsk,
+  DueJob,
+  Engine,
+  FeedItem,
+  HeldLease,
+  LoadedJob,
+  RenewOutcome,
+  WakeTopic,
+} from "../engine.js";
+import { StoreClosed } from "../errors.js";
+import type { Queries, QueryName } from "../query.js";
+import type { RecordWrite, StoredRecord, SwapOutcome } from "../record.js";
+import { flatChange } from "../sql/change.js";
+import type { ClaimedRows } from "../sql/claim.js";
+import type { Read, Reads, Write, Writes } from "../sql/operations.js";
+import { isPlainCreate, plainCreate } from "../sql/plain.js";
+import { eventFrom, headOf } from "../sql/rows.js";
+import { Channel } from "./channel.js";
+import type { Woke } from "./protocol.js";
+import { WakeListeners } from "./wake.js";
+
+const capabilities: Capabilities = {
+  transactions: false,
+  strictPriority: true,
+  immediateViews: true,
+  durable: true,
+  shared: true,
+};
+
+/** How many events the feed reads at a time, and how often it looks for those of other processes. */
+const feedChunk = 500;
+const feedPollMs = 100;
+
+/** Opens the engine on a file, making it if there is none. */
+export async function openSqlite(
+  url: string,
+  options: { readonly clock?: Clock } = {},
+): Promise<Engine> {
+  const engine = new SqliteEngine(url, filePath(url), options.clock ?? systemClock);
+  await engine.provision();
+  return engine;
+}
+
+/** The path that a `file:` URL names: `file:jobs.db` is relative, `file:///var/lib/jobs.db` is absolute. */
+function filePath(url: string): string {
+  return url.startsWith("file://")
+    ? fileURLToPath(url)
+    : resolve(decodeURIComponent(url.slice("file:".length)));
+}
+
+class SqliteEngine implements Engine {
+  readonly url: string;
+  readonly capabilities = capabilities;
+  readonly #path: string;
+  readonly #clock: Clock;
+  readonly #writer: Channel<Write>;
+  readonly #wake: WakeListeners;
+  readonly #commits = new Set<() => void>();
+  #reader: Channel<Read> | null = null;
+  #closed: Promise<void> | null = null;
+
+  constructor(url: string, path: string, clock: Clock) {
+    this.url = url;
+    this.#path = path;
+    this.#clock = clock;
+    this.#wake = new WakeListeners(path);
+    this.#writer = new Channel<Write>({
+      url,
+      path,
+      role: "writer",
+      now: () => clock.now(),
+      onWoke: (woke) => this.#onWoke(woke),
+    });
+  }
+
+  async provision(): Promise<void> {
+    try {
+      await this.#writer.opened();
+    } catch (error) {
+      await this.close();
+      throw error;
+    }
+  }
+
+  now(): number {
+    return this.#clock.now();
+  }
+
+  async load(
+    ids: readonly string[],
+    options: { readonly history?: boolean } = {},
+  ): Promise<readonly (LoadedJob | null)[]> {
+    const logs = await this.#read("load", ids);
+    return logs.map((log) => {
+      if (!log) return null;
+      const head = headOf(log.head);
+      const events = log.events.map((values) => eventFrom(head, values));
+      const job = fold(events);
+      if (!job) return null;
+      return options.history ? { job, events } : { job };
+    });
+  }
+
+  append(changes: readonly Change[]): Promise<readonly AppendOutcome[]> {
+    if (changes.every(isPlainCreate)) return this.#write("create", changes.map(plainCreate));
+    return this.#write("append", changes.map(flatChange));
+  }
+
+  async note(notes: readonly JobEvent[]): Promise<readonly boolean[]> {
+    const known = notes.filter(isNote);
+    const stored = await this.#write(
+      "note",
+      known.map((event) => flatChange(noteChange(event))),
+    );
+    let next = 0;
+    return notes.map((event) => isNote(event) && stored[next++] === true);
+  }
+
+  async claim(ask: ClaimAsk): Promise<ClaimAnswer> {
+    const [answer] = await this.#write("claim", [ask]);
+    return { jobs: (answer?.jobs ?? []).map(claimedJob), nextDueAt: answer?.nextDueAt ?? null };
+  }
+
+  renew(held: readonly HeldLease[]): Promise<readonly RenewOutcome[]> {
+    return this.#write("renew", held);
+  }
+
+  settle(changes: readonly Change[]): Promise<readonly AppendOutcome[]> {
+    return this.#write("settle", changes.map(flatChange));
+  }
+
+  records(ids: readonly string[]): Promise<readonly (StoredRecord | null)[]> {
+    return this.#read("records", ids);
+  }
+
+  swap(writes: readonly RecordWrite[]): Promise<readonly SwapOutcome[]> {
+    return this.#write("swap", writes);
+  }
+
+  due(ask: DueAsk, limit: number): Promise<readonly DueJob[]> {
+    return this.#read("due", { due: ask, limit });
+  }
+
+  async query<Name extends QueryName>(
+    name: Name,
+    ask: Queries[Name]["ask"],
+  ): Promise<Queries[Name]["answer"]> {
+    return (await this.#read("query", { name, ask })) as Queries[Name]["answer"];
+  }
+
+  async *tail(cursor: string | null, signal: AbortSignal): AsyncIterable<FeedItem> {
+    let after = cursor === null ? 0 : Number(cursor);
+    while (!signal.aborted && this.#closed === null) {
+      const committed = this.#nextCommit(signal);
+      const rows = await this.#read("feed", { after, limit: feedChunk });
+      for (const row of rows) {
+        if (signal.aborted) return;
+        after = row.seq;
+        yield {
+          cursor: String(row.seq),
+          event: eventFrom(row.head && headOf(row.head), row.values),
+        };
+      }
+      if (rows.length < feedChunk) await committed.wait;
+      committed.cancel();
+    }
+  }
+
+  async head(): Promise<string> {
+    return String(await this.#read("head", null));
+  }
+
+  wake(topic: WakeTopic, on: () => void): () => void {
+    return this.#wake.listen(topic, on);
+  }
+
+  async prune(before: number): Promise<number> {
+    const [count] = await this.#write("prune", [before]);
+    return count ?? 0;
+  }
+
+  close(): Promise<void> {
+    this.#closed ??= this.#end();
+    return this.#closed;
+  }
+
+  async #end(): Promise<void> {
+    await this.#reader?.close();
+    await this.#writer.close();
+    this.#wake.close();
+    for (const call of this.#commits) call();
+  }
+
+  async #write<Kind extends keyof Writes>(
+    kind: Kind,
+    items: Writes[Kind]["items"],
+  ): Promise<Writes[Kind]["answer"]> {
+    if (items.length === 0) return [];
+    return (await this.#writer.call({ kind, items } as Write)) as Writes[Kind]["answer"];
+  }
+
+  async #read<Kind extends keyof Reads>(
+    kind: Kind,
+    ask: Reads[Kind]["ask"],
+  ): Promise<Reads[Kind]["answer"]> {
+    await this.#writer.opened();
+    if (this.#closed !== null) throw this.#closedError();
+    this.#reader ??= new Channel<Read>({
+      url: this.url,
+      path: this.#path,
+      role: "reader",
+      now: () => this.#clock.now(),
+    });
+    return (await this.#reader.call({ kind, ask } as Read)) as Reads[Kind]["answer"];
+  }
+
+  #closedError(): StoreClosed {
+    return new StoreClosed({ url: this.url, message: "The store was closed before this call." });
+  }
+
+  #onWoke(woke: Woke): void {
+    if (woke.ready) this.#wake.hint("ready");
+    if (woke.ended) this.#wake.hint("ended");
+    if (woke.cancel) this.#wake.hint("cancel");
+    for (const call of this.#commits) call();
+  }
+
+  /** Resolves at the next commit of this process, after a while (for those of others), or when it is called off. */
+  #nextCommit(signal: AbortSignal): { readonly wait: Promise<void>; readonly cancel: () => void } {
+    let finish = () => {};
+    const wait = new Promise<void>((done) => {
+      finish = done;
+    });
+    const stopTimer = this.#clock.after(feedPollMs, finish);
+    this.#commits.add(finish);
+    signal.addEventListener("abort", finish);
+    const cancel = () => {
+      stopTimer();
+      this.#commits.delete(finish);
+      signal.removeEventListener("abort", finish);
+    };
+    return { wait, cancel };
+  }
+}
+
+/** Whether an event is one that never advances the version. */
+function isNote(event: JobEvent): boolean {
+  return Object.hasOwn(transitions, event.name) && !advancesVersion(event.name);
+}
+
+function noteChange(event: JobEvent): Change {
+  const token = "token" in event ? event.token : undefined;
+  const job = { service: event.service, type: event.type, id: event.jobId };
+  return {
+    job,
+    event,
+    expect: token === undefined ? { version: event.version } : { version: event.version, token },
+  };
+}
+
+/** A claimed job, folded from the rows that came with it. */
+function claimedJob(rows: ClaimedRows): ClaimedJob {
+  const head = headOf(rows.head);
+  const job = fold(rows.events.map((values) => eventFrom(head, values)));
+  if (!job) throw new Error(`The log of job ${head.jobId} does not begin with its creation.`);
+  return { job, leaseUntil: rows.leaseUntil };
+}

@@ -1,0 +1,33 @@
+/**
+ * What travels between the engine and its threads.
+ */
+import type { Read, Write } from "../sql/operations.js";
+import type { Fault } from "./faults.js";
+
+/** What a thread is started with. */
+export interface ThreadData {
+  readonly path: string;
+  readonly role: "writer" | "reader";
+}
+
+/** A batch of writes for one transaction, or of reads. */
+export type Request =
+  | { readonly id: number; readonly now: number; readonly writes: readonly Write[] }
+  | { readonly id: number; readonly now: number; readonly reads: readonly Read[] };
+
+/** What became of one operation. */
+export type Reply = { readonly answer: unknown } | { readonly fault: Fault };
+
+/** What a committed batch did that others may wait for. */
+export interface Woke {
+  readonly ready: boolean;
+  readonly ended: boolean;
+  readonly cancel: boolean;
+}
+
+/** The answer to a request; the first one, with id 0, says whether the file could be opened. */
+export interface Response {
+  readonly id: number;
+  readonly replies: readonly Reply[];
+  readonly woke: Woke | null;
+}

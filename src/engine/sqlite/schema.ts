@@ -1,0 +1,93 @@
+/**
+ * The schema of the SQLite store, as numbered migrations that only go forward.
+ */
+
+/** Marks a file as a Millrace store ("MILL" in ASCII), so that another program's database is not written to. */
+export const applicationId = 0x4d494c4c;
+
+/** Each migration brings a store from the version before to its own. */
+export const migrations: readonly string[] = [
+  `
+  -- Where jobs line up: a queue of a service, a type and its version.
+  CREATE TABLE lanes (
+    id INTEGER PRIMARY KEY,
+    service TEXT NOT NULL, queue TEXT NOT NULL, type TEXT NOT NULL, type_version INTEGER NOT NULL,
+    UNIQUE (service, queue, type, type_version)
+  ) STRICT;
+
+  -- The log. A job is named by the position of its first event.
+  CREATE TABLE events (
+    seq INTEGER PRIMARY KEY,
+    job INTEGER NOT NULL,
+    name TEXT NOT NULL, version INTEGER NOT NULL, run INTEGER NOT NULL, tries INTEGER NOT NULL,
+    state TEXT NOT NULL, previous TEXT, at INTEGER NOT NULL, id TEXT NOT NULL, actor TEXT NOT NULL, body TEXT
+  ) STRICT;
+  CREATE INDEX events_of_job ON events (job, seq) WHERE name <> 'created';
+  -- The highest position that a prune has seen, so that no position is given twice.
+  CREATE TABLE pruned (seq INTEGER NOT NULL) STRICT;
+  INSERT INTO pruned VALUES (0);
+  CREATE INDEX events_deleted ON events (at) WHERE name = 'deleted';
+
+  -- One wide row a job, written at its creation and at its end. The state is null while the job has a slim row.
+  CREATE TABLE jobs (
+    n INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    lane INTEGER NOT NULL,
+    priority INTEGER NOT NULL, run_at INTEGER NOT NULL, created_at INTEGER NOT NULL, deadline INTEGER,
+    max_tries INTEGER NOT NULL, key TEXT, key_hash TEXT, tags TEXT, parent_id TEXT, chain_id TEXT, agent TEXT,
+    request_id TEXT NOT NULL, traceparent TEXT NOT NULL, tracestate TEXT,
+    state TEXT, version INTEGER, run INTEGER, tries INTEGER, token INTEGER, started_at INTEGER, ended_at INTEGER,
+    updated_at INTEGER, detail TEXT, aggregate TEXT
+  ) STRICT;
+  CREATE INDEX jobs_ended ON jobs (lane, state, ended_at) WHERE state IS NOT NULL;
+  CREATE INDEX jobs_of_key ON jobs (key_hash, n) WHERE key_hash IS NOT NULL;
+  CREATE INDEX jobs_of_parent ON jobs (parent_id) WHERE parent_id IS NOT NULL;
+  CREATE INDEX jobs_of_chain ON jobs (chain_id) WHERE chain_id IS NOT NULL;
+  CREATE TABLE tags (tag TEXT NOT NULL, n INTEGER NOT NULL, PRIMARY KEY (tag, n)) STRICT, WITHOUT ROWID;
+  CREATE INDEX tags_of_job ON tags (n);
+
+  -- One slim row for each job that has not ended: waiting, ready to be claimed, or leased.
+  CREATE TABLE waiting (
+    n INTEGER PRIMARY KEY, id TEXT NOT NULL, lane INTEGER NOT NULL, rank INTEGER NOT NULL, run_at INTEGER NOT NULL,
+    state TEXT NOT NULL, version INTEGER NOT NULL, run INTEGER NOT NULL, tries INTEGER NOT NULL, token INTEGER NOT NULL,
+    deadline INTEGER, updated_at INTEGER NOT NULL, started_at INTEGER, detail TEXT, key TEXT, key_max INTEGER,
+    noted INTEGER NOT NULL, cause TEXT NOT NULL
+  ) STRICT;
+  CREATE INDEX waiting_due ON waiting (lane, run_at) WHERE cause = 'due';
+  CREATE INDEX waiting_of_key ON waiting (key, rank, run_at, id) WHERE key IS NOT NULL;
+  CREATE INDEX waiting_deadline ON waiting (deadline) WHERE deadline IS NOT NULL;
+  CREATE TABLE ready (
+    lane INTEGER NOT NULL, rank INTEGER NOT NULL, run_at INTEGER NOT NULL, id TEXT NOT NULL, n INTEGER NOT NULL,
+    state TEXT NOT NULL, version INTEGER NOT NULL, run INTEGER NOT NULL, tries INTEGER NOT NULL, token INTEGER NOT NULL,
+    deadline INTEGER, updated_at INTEGER NOT NULL, started_at INTEGER, detail TEXT, key TEXT, key_max INTEGER,
+    noted INTEGER NOT NULL,
+    PRIMARY KEY (lane, rank, run_at, id)
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX ready_deadline ON ready (deadline) WHERE deadline IS NOT NULL;
+  CREATE TABLE leases (
+    id TEXT PRIMARY KEY, n INTEGER NOT NULL, lane INTEGER NOT NULL, rank INTEGER NOT NULL, run_at INTEGER NOT NULL,
+    version INTEGER NOT NULL, run INTEGER NOT NULL, tries INTEGER NOT NULL, token INTEGER NOT NULL, deadline INTEGER,
+    key TEXT, key_max INTEGER, worker TEXT NOT NULL, started_at INTEGER NOT NULL, updated_at INTEGER NOT NULL,
+    heartbeat_at INTEGER NOT NULL,
+    until INTEGER NOT NULL, capped INTEGER NOT NULL, cancel INTEGER NOT NULL, blocked INTEGER NOT NULL
+  ) STRICT, WITHOUT ROWID;
+
+  -- One row for each place taken under a key, and under a cap by a job that was ended from outside, until the time given.
+  CREATE TABLE slots (
+    scope TEXT NOT NULL, job TEXT NOT NULL, token INTEGER NOT NULL, until INTEGER, PRIMARY KEY (scope, job, token)
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX slots_ended ON slots (until) WHERE until IS NOT NULL;
+  CREATE INDEX slots_of_ended ON slots (job) WHERE until IS NOT NULL;
+
+  CREATE TABLE keys (
+    hash TEXT PRIMARY KEY, service TEXT NOT NULL, type TEXT NOT NULL, key TEXT NOT NULL,
+    max_active INTEGER NOT NULL, max_queued INTEGER NOT NULL, when_full TEXT NOT NULL,
+    takeovers INTEGER NOT NULL, outcome TEXT, outcome_at INTEGER
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX keys_by_use ON keys (outcome_at);
+
+  CREATE TABLE records (
+    id TEXT PRIMARY KEY, version INTEGER NOT NULL, body TEXT NOT NULL, expires_at INTEGER
+  ) STRICT, WITHOUT ROWID;
+  `,
+];

@@ -1,0 +1,145 @@
+/**
+ * The thread that owns a connection, so that no fsync ever blocks the caller's event loop.
+ * The writer carries out each batch in one transaction; the reader answers beside it.
+ */
+
+import { randomBytes } from "node:crypto";
+import { closeSync, openSync, writeSync } from "node:fs";
+import { parentPort, workerData } from "node:worker_threads";
+import { readItem, type Write, writeItems } from "../sql/operations.js";
+import { readHead } from "../sql/read.js";
+import type { Transaction } from "../sql/statement.js";
+import { type Connection, openReader, openWriter } from "./driver.js";
+import { faultOf } from "./faults.js";
+import type { Reply, Request, Response, ThreadData, Woke } from "./protocol.js";
+import { wakePath } from "./wake.js";
+
+const { path, role } = workerData as ThreadData;
+const port = parentPort;
+if (!port) throw new Error("This file runs as a worker thread.");
+
+const lanes = new Map<string, number>();
+const idStart = randomBytes(9)
+  .toString("base64url")
+  .replaceAll(/[^A-Za-z0-9]/g, "0");
+let idCount = 0;
+const eventId = () => `${idStart}${(idCount++).toString(36)}`;
+
+let connection: Connection;
+let bells: { readonly ready: number; readonly ended: number } | null = null;
+try {
+  connection = role === "writer" ? openWriter(path) : openReader(path);
+  if (role === "writer")
+    bells = {
+      ready: openSync(wakePath(path, "ready"), "w"),
+      ended: openSync(wakePath(path, "ended"), "w"),
+    };
+  port.postMessage({ id: 0, replies: [{ answer: null }], woke: null } satisfies Response);
+  port.on("message", (request: Request | "close") =>
+    request === "close" ? close() : port.postMessage(respond(request)),
+  );
+} catch (error) {
+  port.postMessage({
+    id: 0,
+    replies: [{ fault: faultOf(error, path) }],
+    woke: null,
+  } satisfies Response);
+}
+
+function close(): void {
+  connection.close();
+  if (bells) {
+    closeSync(bells.ready);
+    closeSync(bells.ended);
+  }
+  port?.close();
+}
+
+function respond(request: Request): Response {
+  if ("reads" in request) {
+    const replies = request.reads.map((read) =>
+      guard(() => connection.run(readItem(request.now, read))),
+    );
+    return { id: request.id, replies, woke: null };
+  }
+  const together = guard(() => commit(request.now, request.writes));
+  if ("answer" in together) {
+    const { answers, woke } = together.answer as Committed;
+    ring(woke);
+    return { id: request.id, replies: answers.map((answer) => ({ answer })), woke };
+  }
+  return { id: request.id, ...commitApart(request.now, request.writes) };
+}
+
+interface Committed {
+  readonly answers: readonly unknown[];
+  readonly woke: Woke;
+}
+
+/** Carries out writes in one transaction. */
+function commit(now: number, writes: readonly Write[]): Committed {
+  connection.exec("BEGIN IMMEDIATE");
+  try {
+    const woke = { ready: false, ended: false, cancel: false };
+    const tx: Transaction = { now, seq: connection.run(readHead()), eventId, lanes, woke };
+    const answers = writes.map((write) => connection.run(writeItems(tx, write)));
+    connection.exec("COMMIT");
+    return { answers, woke };
+  } catch (error) {
+    lanes.clear();
+    rollback();
+    throw error;
+  }
+}
+
+/** SQLite rolls some failed transactions back by itself; then there is nothing left to undo. */
+function rollback(): void {
+  try {
+    connection.exec("ROLLBACK");
+  } catch (error) {
+    if (!(error instanceof Error && error.message.includes("no transaction is active")))
+      throw error;
+  }
+}
+
+/** After a failure each item gets a transaction of its own, so that only what is at fault fails. */
+function commitApart(
+  now: number,
+  writes: readonly Write[],
+): { replies: readonly Reply[]; woke: Woke } {
+  const woke = { ready: false, ended: false, cancel: false };
+  const replies = writes.map((write): Reply => {
+    const items: unknown[] = [];
+    for (const item of write.items) {
+      const alone = guard(() => commit(now, [{ kind: write.kind, items: [item] } as Write]));
+      if ("fault" in alone) return alone;
+      const done = alone.answer as Committed;
+      items.push((done.answers[0] as unknown[])[0]);
+      woke.ready ||= done.woke.ready;
+      woke.ended ||= done.woke.ended;
+      woke.cancel ||= done.woke.cancel;
+    }
+    return { answer: items };
+  });
+  ring(woke);
+  return { replies, woke };
+}
+
+function guard(work: () => unknown): Reply {
+  try {
+    return { answer: work() };
+  } catch (error) {
+    return { fault: faultOf(error, path) };
+  }
+}
+
+/** Touches the files that other processes watch. A bell that cannot be rung is a hint lost, no more. */
+function ring(woke: Woke): void {
+  if (!bells) return;
+  try {
+    if (woke.ready || woke.cancel) writeSync(bells.ready, "!", 0);
+    if (woke.ended) writeSync(bells.ended, "!", 0);
+  } catch {
+    return;
+  }
+}

@@ -1,0 +1,131 @@
+/**
+ * Millrace: durable jobs for TypeScript. Define a service and its jobs, connect it to a store,
+ * create jobs, handle them.
+ *
+ * @packageDocumentation
+ */
+
+// Define: job types, services, and what their options may be.
+
+export { defineJob, defineService, type JobSpec, versions } from "./contract/define.js";
+export type {
+  JobDefinition,
+  JobEntries,
+  JobEntry,
+  JobVersions,
+  Schema,
+  ServiceContract,
+} from "./contract/definition.js";
+export { InvalidDefinition } from "./contract/errors.js";
+export { type JobManifest, type Manifest, manifest } from "./contract/manifest.js";
+export type { SchemaIssue } from "./contract/schema.js";
+export type {
+  JobOptions,
+  JobSettings,
+  KeyConcurrencyOptions,
+  QueueOptions,
+  RetentionOptions,
+  RetryOptions,
+} from "./contract/settings.js";
+export type { Backoff, BackoffName, ExponentialBackoff } from "./core/retry.js";
+
+// Connect: from a contract and a URL to a service.
+
+export type { KeeperTimings } from "./keeper/keeper.js";
+export { type ConnectOptions, connect } from "./service/connect.js";
+export { InvalidHandler, ServiceStopped } from "./service/errors.js";
+export type { HandlerOf, JobFace, JobVersionFace } from "./service/job-face.js";
+export type { AnyService, Handlers, Service, ServiceJobs } from "./service/service.js";
+
+// Create, wait and command. Expected failures are `Result` values with tagged errors.
+
+export { Result } from "better-result";
+export type { AsyncResult } from "./client/async-result.js";
+export type { CreateOptions, IdempotencyOptions } from "./client/create-options.js";
+export {
+  CommandRefused,
+  IdempotencyConflict,
+  InvalidOption,
+  InvalidPayload,
+  JobEnded,
+  JobExists,
+  JobNotEnqueued,
+  JobNotFound,
+  WaitAborted,
+  WaitTimeout,
+} from "./client/errors.js";
+export {
+  type CreateFailure,
+  createManyMax,
+  type JobCreator,
+  type NewJob,
+  type Submission,
+  type SubmitFailure,
+} from "./client/job-creator.js";
+export type { CancelOutcome, CommandFailure, JobRef, JobSnapshot } from "./client/job-ref.js";
+export type { Stored } from "./client/stored.js";
+export type { UntypedJobs, UntypedOptions } from "./client/untyped.js";
+export type { WaitFailure, WaitOptions } from "./client/wait.js";
+
+// Handle: what a handler gets, and what it may say besides a result.
+
+export { type AbortReason, type ActiveJob, JobAborted, type KeyHold } from "./worker/active-job.js";
+export { type HandlerOutcome, skip, snooze, terminate } from "./worker/outcome.js";
+
+// Read and operate.
+
+export type { PresentType, WorkerPresence, WorkerRow } from "./client/presence.js";
+export type { Keys, Queues } from "./client/queues.js";
+export type { JobDetails, KeyAsk, PageAsk, ReadFilter, Reads } from "./client/reads.js";
+export type {
+  JobFilter,
+  JobRow,
+  KeyHolder,
+  KeyRow,
+  Page,
+  QueueRow,
+  StateCount,
+} from "./engine/query.js";
+export type { QueueSettings } from "./engine/record.js";
+
+// The model: jobs, their events, and why they do not run.
+
+export type { EventName, EventOf, JobEvent } from "./core/event.js";
+export {
+  type Actor,
+  type EndedState,
+  endedStates,
+  isEnded,
+  type Job,
+  type JobContext,
+  type JobError,
+  type JobState,
+  jobStates,
+  type LogEntry,
+  type Progress,
+  type StalePolicy,
+  type WhenFull,
+} from "./core/job.js";
+export type { Json } from "./core/json.js";
+export type { Why } from "./core/why.js";
+
+// The store, and what a service may be given in place of the system's own.
+
+export type { IdSource } from "./client/ids.js";
+export type { Capabilities } from "./engine/capabilities.js";
+export type { Clock } from "./engine/clock.js";
+export type { Engine, FeedItem } from "./engine/engine.js";
+export {
+  isStoreError,
+  StoreBusy,
+  StoreClosed,
+  StoreCorrupt,
+  type StoreError,
+  StoreFailed,
+  StoreFull,
+  StoreReadOnly,
+  StoreTooNew,
+  StoreUnavailable,
+} from "./engine/errors.js";
+export type { Logger } from "./engine/logger.js";
+export { openEngine } from "./engine/open.js";

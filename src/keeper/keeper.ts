@@ -1,0 +1,152 @@
+/**
+ * The keeper: tends the jobs of a service that nobody else tends. Every started service carries
+ * one and one of them leads. It is never on the path of a claim or a settlement: while none runs,
+ * what waits for it waits.
+ */
+import type { Runtime } from "../client/runtime.js";
+import type { ServiceContract } from "../contract/definition.js";
+import type { DutyDone, DutyRound } from "./duty.js";
+import { expireOverdue } from "./janitor.js";
+import { Leadership } from "./leadership.js";
+import { discardUnkept, prune, type RetentionRules, retentionRules } from "./pruner.js";
+import { reap } from "./reaper.js";
+
+/** How often a keeper does what. */
+export interface KeeperTimings {
+  /** How long a leader may be silent before another takes over. */
+  readonly ttlMs?: number;
+  /** How often a leader renews its leadership. */
+  readonly renewMs?: number;
+  /** How often lapsed leases and deadlines are looked for. */
+  readonly tickMs?: number;
+  /** How often retention is applied. */
+  readonly pruneMs?: number;
+  /** How long the trace of a removed job stays in the feed. */
+  readonly tombstoneMs?: number;
+}
+
+/** What holds where the timings say nothing. */
+const keeperDefaults: Required<KeeperTimings> = {
+  ttlMs: 5_000,
+  renewMs: 1_500,
+  tickMs: 1_000,
+  pruneMs: 60_000,
+  tombstoneMs: 7 * 24 * 60 * 60 * 1_000,
+};
+
+/** What a keeper is made of. */
+export interface KeeperOptions extends KeeperTimings {
+  readonly runtime: Runtime;
+  readonly contract: ServiceContract;
+}
+
+/** Tends the jobs of a service, while it leads. */
+export interface Keeper {
+  readonly isLeader: boolean;
+  /** Stands as a candidate; resolves after the first look, whoever leads. */
+  start(): Promise<void>;
+  /** Ends the duty under way and steps down. */
+  stop(): Promise<void>;
+  /** Does one round of all duties now, whoever leads, retention included. */
+  tick(): Promise<void>;
+}
+
+/** Makes a keeper. */
+export function createKeeper(options: KeeperOptions): Keeper {
+  return new ServiceKeeper(options);
+}
+
+class ServiceKeeper implements Keeper {
+  readonly #runtime: Runtime;
+  readonly #timings: Required<KeeperTimings>;
+  readonly #rules: RetentionRules;
+  readonly #leadership: Leadership;
+  #isStopped = false;
+  #isFailing = false;
+  #pruneAt = Number.NEGATIVE_INFINITY;
+  #callOff: (() => void) | undefined;
+  #round: Promise<void> = Promise.resolve();
+  #started: Promise<void> | undefined;
+  #stopped: Promise<void> | undefined;
+
+  constructor({ runtime, contract, ...timings }: KeeperOptions) {
+    this.#runtime = runtime;
+    this.#timings = { ...keeperDefaults, ...timings };
+    this.#rules = retentionRules(contract);
+    const { ttlMs, renewMs } = this.#timings;
+    this.#leadership = new Leadership({
+      runtime,
+      ttlMs,
+      renewMs,
+      onGained: () => this.#schedule(0),
+    });
+  }
+
+  get isLeader(): boolean {
+    return this.#leadership.isHeld;
+  }
+
+  async start(): Promise<void> {
+    if (this.#isStopped) throw new Error("The keeper was stopped; make a new one.");
+    this.#started ??= this.#leadership.start();
+    await this.#started;
+  }
+
+  stop(): Promise<void> {
+    this.#stopped ??= this.#stop();
+    return this.#stopped;
+  }
+
+  tick(): Promise<void> {
+    const round = { runtime: this.#runtime, mayGoOn: () => true };
+    return this.#oneAtATime(() => this.#duties(round, true).then(() => {}));
+  }
+
+  async #stop(): Promise<void> {
+    this.#isStopped = true;
+    this.#callOff?.();
+    await this.#round;
+    await this.#leadership.stop();
+  }
+
+  #schedule(delayMs: number): void {
+    this.#callOff?.();
+    if (this.#isStopped) return;
+    this.#callOff = this.#runtime.clock.after(delayMs, () => {
+      this.#callOff = undefined;
+      void this.#oneAtATime(() => this.#lead());
+    });
+  }
+
+  /** One round as the leader. Who leads no longer stops here, until leadership is gained again. */
+  async #lead(): Promise<void> {
+    const mayGoOn = () => !this.#isStopped && this.#leadership.isHeld;
+    if (!mayGoOn()) return;
+    const { clock, logger } = this.#runtime;
+    try {
+      const prunes = clock.monotonic() >= this.#pruneAt;
+      const done = await this.#duties({ runtime: this.#runtime, mayGoOn }, prunes);
+      if (prunes && !done.isFull) this.#pruneAt = clock.monotonic() + this.#timings.pruneMs;
+      this.#isFailing = false;
+    } catch (error) {
+      if (!this.#isFailing) logger.error({ error }, "The keeper failed; it keeps trying.");
+      this.#isFailing = true;
+    }
+    this.#schedule(this.#timings.tickMs);
+  }
+
+  /** Gives what pruning left undone, so that it goes on in the next round. */
+  async #duties(round: DutyRound, prunes: boolean): Promise<DutyDone> {
+    await reap(round);
+    await expireOverdue(round);
+    await discardUnkept(round, this.#rules);
+    if (!prunes) return { changed: 0, isFull: false };
+    return await prune(round, this.#rules, this.#timings.tombstoneMs);
+  }
+
+  #oneAtATime(work: () => Promise<void>): Promise<void> {
+    const round = this.#round.then(work);
+    this.#round = round.catch(() => {});
+    return round;
+  }
+}

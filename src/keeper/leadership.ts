@@ -1,0 +1,135 @@
+/**
+ * Leadership: one keeper per service at a time, through a record that must be renewed.
+ * A leader that cannot renew stops before its record runs out, on its own monotonic clock,
+ * so that a slow one never acts beside its successor for long.
+ */
+import type { Runtime } from "../client/runtime.js";
+import type { Json } from "../core/json.js";
+import { recordId } from "../engine/record.js";
+
+/** The share of the record's life for which its writer trusts it. */
+const trustShare = 0.8;
+
+/** How much later than the record's end a candidate looks at most, so that not all look at once. */
+const spreadMs = 250;
+
+/** The shortest wait between two looks at the record. */
+const waitMinMs = 50;
+
+/** What leadership is made of. */
+export interface LeadershipOptions {
+  readonly runtime: Runtime;
+  readonly ttlMs: number;
+  readonly renewMs: number;
+  /** The keeper leads from now on. */
+  readonly onGained: () => void;
+}
+
+export class Leadership {
+  readonly #options: LeadershipOptions;
+  readonly #id: string;
+  /** Tells this leader from others under the same name. */
+  readonly #holder: string;
+  #version = 0;
+  #trustedUntil = Number.NEGATIVE_INFINITY;
+  #isStopped = true;
+  #callOff: (() => void) | undefined;
+  #step: Promise<void> = Promise.resolve();
+
+  constructor(options: LeadershipOptions) {
+    this.#options = options;
+    this.#id = recordId.keeper(options.runtime.service);
+    this.#holder = options.runtime.ids.randomHex(8);
+  }
+
+  /** Whether this keeper leads now. */
+  get isHeld(): boolean {
+    return this.#options.runtime.clock.monotonic() < this.#trustedUntil;
+  }
+
+  /** Stands as a candidate and waits for the first look at the record. */
+  start(): Promise<void> {
+    this.#isStopped = false;
+    return this.#look();
+  }
+
+  /** Steps down and lets the next candidate in at once. */
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    this.#callOff?.();
+    await this.#step;
+    this.#trustedUntil = Number.NEGATIVE_INFINITY;
+    if (this.#version === 0) return;
+    const { engine, logger } = this.#options.runtime;
+    try {
+      await engine.swap([{ id: this.#id, expect: this.#version, body: null }]);
+    } catch (error) {
+      logger.warn({ error }, "The keeper could not step down; its successor waits for its end.");
+    }
+    this.#version = 0;
+  }
+
+  #look(): Promise<void> {
+    this.#step = this.#renewOrStand().then((waitMs) => {
+      if (this.#isStopped) return;
+      this.#callOff = this.#options.runtime.clock.after(Math.max(waitMs, waitMinMs), () => {
+        void this.#look();
+      });
+    });
+    return this.#step;
+  }
+
+  /** Gives how long to wait before the next look. */
+  async #renewOrStand(): Promise<number> {
+    const { runtime, renewMs } = this.#options;
+    try {
+      if (this.#version === 0) {
+        const [found] = await runtime.engine.records([this.#id]);
+        if (found) return this.#untilEnd(found.expiresAt);
+      }
+      return await this.#write();
+    } catch (error) {
+      runtime.logger.warn({ error }, "The keeper could not look after its leadership.");
+      return renewMs / 3;
+    }
+  }
+
+  async #write(): Promise<number> {
+    const { runtime, ttlMs, renewMs, onGained } = this.#options;
+    const { engine, clock, instance, logger } = runtime;
+    const askedAt = clock.monotonic();
+    const body = { instance, holder: this.#holder };
+    const expiresAt = engine.now() + ttlMs;
+    const [outcome] = await engine.swap([{ id: this.#id, expect: this.#version, body, expiresAt }]);
+    if (outcome?.swapped) {
+      const isNew = !this.isHeld;
+      this.#version = outcome.version;
+      this.#trustedUntil = askedAt + ttlMs * trustShare;
+      if (isNew && !this.#isStopped) {
+        logger.info({ instance }, "This process keeps the service now.");
+        onGained();
+      }
+      return renewMs;
+    }
+    const current = outcome?.current ?? null;
+    if (current && holderOf(current.body) === this.#holder) {
+      // A write of ours was stored although its answer never came.
+      this.#version = current.version;
+      return 0;
+    }
+    if (this.isHeld) logger.warn({ instance }, "Another process keeps the service now.");
+    this.#version = 0;
+    this.#trustedUntil = Number.NEGATIVE_INFINITY;
+    return this.#untilEnd(current?.expiresAt);
+  }
+
+  #untilEnd(expiresAt: number | undefined): number {
+    const { runtime, ttlMs } = this.#options;
+    const leftMs = (expiresAt ?? 0) - runtime.engine.now();
+    return Math.min(Math.max(leftMs, 0), ttlMs) + runtime.ids.random() * spreadMs;
+  }
+}
+
+function holderOf(body: Json): Json | undefined {
+  return typeof body === "object" && body !== null && "holder" in body ? body.holder : undefined;
+}

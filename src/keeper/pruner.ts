@@ -1,0 +1,84 @@
+/**
+ * The pruner: removes ended jobs that retention lets go, and forgets the traces of removed ones
+ * once nobody can still need them.
+ */
+import { definitionsOf, type ServiceContract } from "../contract/definition.js";
+import { retentionDefaults } from "../contract/settings.js";
+import { type EndedState, endedStates, isEnded } from "../core/job.js";
+import { type DutyDone, type DutyRound, tend } from "./duty.js";
+
+type Retention = { readonly [State in EndedState]: number };
+
+/** How long each job type of a contract keeps its ended jobs. Versions share the longest time. */
+export type RetentionRules = ReadonlyMap<string, Retention>;
+
+/** Reads the retention rules of a contract. */
+export function retentionRules(contract: ServiceContract): RetentionRules {
+  return new Map(
+    Object.entries(contract.jobs).map(([type, entry]) => {
+      const rules = definitionsOf(entry).map((definition) => definition.settings.retention);
+      const longest = endedStates.map((state) => {
+        return [state, Math.max(...rules.map((rule) => rule[state]))] as const;
+      });
+      return [type, Object.fromEntries(longest) as Retention];
+    }),
+  );
+}
+
+/** Removes what is not kept at all, which workers do themselves unless they were interrupted. */
+export async function discardUnkept(round: DutyRound, rules: RetentionRules): Promise<DutyDone> {
+  const parts: DutyDone[] = [];
+  for (const [type, rule] of rules) {
+    for (const state of endedStates) {
+      if (rule[state] === 0) parts.push(await removeEnded(round, type, state, 0));
+    }
+  }
+  return sum(parts);
+}
+
+/** Removes every ended job whose time has run out, and forgets old traces. */
+export async function prune(
+  round: DutyRound,
+  rules: RetentionRules,
+  tombstoneMs: number,
+): Promise<DutyDone> {
+  const { engine, service } = round.runtime;
+  const parts: DutyDone[] = [];
+  const counts = await engine.query("counts", { filter: { service } });
+  const seen = new Set<string>();
+  for (const { type, state, count } of counts) {
+    const name = `${type}/${state}`;
+    if (!isEnded(state) || count === 0 || seen.has(name)) continue;
+    seen.add(name);
+    const keepMs = (rules.get(type) ?? retentionDefaults)[state];
+    if (Number.isFinite(keepMs)) parts.push(await removeEnded(round, type, state, keepMs));
+  }
+  if (round.mayGoOn()) await engine.prune(engine.now() - tombstoneMs);
+  return sum(parts);
+}
+
+function removeEnded(
+  round: DutyRound,
+  type: string,
+  state: EndedState,
+  keepMs: number,
+): Promise<DutyDone> {
+  const { engine, service } = round.runtime;
+  const ask = {
+    kind: "retention",
+    service,
+    type,
+    state,
+    endedBefore: engine.now() - keepMs,
+  } as const;
+  return tend(round, ask, (_job, _due, origin) => ({
+    command: "delete",
+    reason: "retention",
+    ...origin,
+  }));
+}
+
+function sum(parts: readonly DutyDone[]): DutyDone {
+  const changed = parts.reduce((total, part) => total + part.changed, 0);
+  return { changed, isFull: parts.some((part) => part.isFull) };
+}

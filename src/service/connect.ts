@@ -1,0 +1,103 @@
+/**
+ * `connect` opens the store that a URL names and composes client, worker and keeper into a service.
+ */
+import { hostname } from "node:os";
+import { createClient } from "../client/client.js";
+import { InvalidOption } from "../client/errors.js";
+import { createIds, type IdSource, systemIds } from "../client/ids.js";
+import { openTelemetryTrace } from "../client/trace.js";
+import type { JobEntries, ServiceContract } from "../contract/definition.js";
+import { concurrencyLimit } from "../contract/validate.js";
+import { nameProblem } from "../core/names.js";
+import { type Clock, systemClock } from "../engine/clock.js";
+import type { Engine } from "../engine/engine.js";
+import { type Logger, silentLogger } from "../engine/logger.js";
+import { defaultUrl, openEngine } from "../engine/open.js";
+import type { KeeperTimings } from "../keeper/keeper.js";
+import { Service } from "./service.js";
+
+/** How a service is connected. */
+export interface ConnectOptions {
+  /** The store: `file:jobs.db` (SQLite) or `memory:`; `file:millrace.db` by default. */
+  readonly url?: string;
+  /** An engine that is open already, in place of a URL. Whoever opened it closes it. */
+  readonly engine?: Engine;
+  /** The name of this process among those of the service; made from host and process by default. */
+  readonly instance?: string;
+  /** How many jobs of all types this process runs at once; no limit but the types' own by default. */
+  readonly concurrency?: number;
+  /** How long running handlers may take to stop; 10 s by default. */
+  readonly graceMs?: number;
+  /** Whether a started service tends the store (lapsed leases, deadlines, retention); true by default. */
+  readonly keeper?: boolean | KeeperTimings;
+  /** Where the runtime says what it does; it is silent by default. */
+  readonly logger?: Logger;
+  readonly clock?: Clock;
+  readonly ids?: IdSource;
+}
+
+/**
+ * Connects a service to its store. A store that cannot be used throws a typed error (`StoreUnavailable`,
+ * `StoreReadOnly`, `StoreCorrupt`, `StoreTooNew` and others).
+ *
+ * @example
+ * const service = await connect(shop, { url: "file:jobs.db" });
+ */
+export async function connect<Entries extends JobEntries>(
+  contract: ServiceContract<Entries>,
+  options: ConnectOptions = {},
+): Promise<Service<Entries>> {
+  checkOptions(options);
+  const { clock = systemClock, logger = silentLogger, url = defaultUrl, keeper = true } = options;
+  const ids = options.ids ?? (clock === systemClock ? systemIds : createIds(() => clock.now()));
+  const instance = options.instance ?? defaultInstance(ids);
+  const engine = options.engine ?? (await openEngine(url, { clock, logger }));
+  const ownsEngine = options.engine === undefined;
+  try {
+    await engine.provision();
+    const runtime = { engine, clock, ids, logger, instance, service: contract.name };
+    const client = createClient(runtime, contract, await openTelemetryTrace());
+    return new Service(client, contract, {
+      ownsEngine,
+      keeper: keeper === true ? {} : keeper,
+      ...(options.concurrency === undefined ? null : { concurrency: options.concurrency }),
+      ...(options.graceMs === undefined ? null : { graceMs: options.graceMs }),
+    });
+  } catch (fault) {
+    if (ownsEngine) await engine.close();
+    throw fault;
+  }
+}
+
+function checkOptions({ url, engine, instance, concurrency, graceMs }: ConnectOptions): void {
+  const problem = instance === undefined ? null : nameProblem("instance", instance);
+  if (problem !== null) refuse("instance", problem);
+  if (url !== undefined && engine !== undefined)
+    refuse("engine", "Give an engine or a url, not both.");
+  if (
+    concurrency !== undefined &&
+    !(Number.isInteger(concurrency) && concurrency >= 1 && concurrency <= concurrencyLimit)
+  ) {
+    refuse(
+      "concurrency",
+      `concurrency is ${concurrency}; it must be a whole number from 1 to ${concurrencyLimit}.`,
+    );
+  }
+  if (graceMs !== undefined && !(graceMs >= 0 && Number.isFinite(graceMs))) {
+    refuse("graceMs", `graceMs is ${graceMs}; it must be 0 or more milliseconds.`);
+  }
+}
+
+function refuse(field: string, message: string): never {
+  throw new InvalidOption({ field, message });
+}
+
+/** How much of the host's name goes into an instance's name, which has 64 characters at most. */
+const hostLengthMax = 40;
+
+/** A name that no other process has, and that still tells where it runs. */
+function defaultInstance(ids: IdSource): string {
+  const host = hostname().split(".")[0] ?? "";
+  const name = host.replaceAll(/[^A-Za-z0-9-]/g, "-").slice(0, hostLengthMax) || "host";
+  return `${name}-${process.pid}-${ids.randomHex(3)}`;
+}

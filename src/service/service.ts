@@ -1,0 +1,241 @@
+/**
+ * A connected service: what users hold. It creates and handles jobs, reads the store,
+ * and runs worker and keeper between `start` and `stop`.
+ */
+import type { Client } from "../client/client.js";
+import { JobRef } from "../client/job-ref.js";
+import { keepAlive } from "../client/keep-alive.js";
+import { Keys, Queues } from "../client/queues.js";
+import { Reads } from "../client/reads.js";
+import { UntypedJobs } from "../client/untyped.js";
+import {
+  type BoundJob,
+  boundJobs,
+  type JobEntries,
+  type ServiceContract,
+} from "../contract/definition.js";
+import type { Engine } from "../engine/engine.js";
+import { createKeeper, type Keeper, type KeeperTimings } from "../keeper/keeper.js";
+import { createWorker, type Handler, type Worker, type WorkerJob } from "../worker/worker.js";
+import { InvalidHandler, ServiceStopped } from "./errors.js";
+import { type CurrentOf, type HandlerOf, JobFace } from "./job-face.js";
+import { packageVersion } from "./package-version.js";
+
+/** The signals that `wait` takes as the wish to stop. */
+const stopSignals = ["SIGINT", "SIGTERM"] as const;
+
+/** The job types of a service by name. */
+export type ServiceJobs<Entries extends JobEntries> = {
+  readonly [Type in keyof Entries]: JobFace<Entries[Type]>;
+};
+
+/** Handlers by the name of their type. */
+export type Handlers<Entries extends JobEntries> = {
+  readonly [Type in keyof Entries]?: HandlerOf<CurrentOf<Entries[Type]>>;
+};
+
+/** How a service runs. */
+export interface ServiceSettings {
+  readonly concurrency?: number;
+  readonly graceMs?: number;
+  readonly keeper: KeeperTimings | false;
+  /** Whether the service opened its engine and so closes it. */
+  readonly ownsEngine: boolean;
+}
+
+/**
+ * A service that is connected to its store; made by `connect`.
+ *
+ * @example
+ * service.jobs.sendReceipt.handle(async (job) => ({ messageId: await send(job.payload) }));
+ * await service.start();
+ * await service.wait();
+ */
+export class Service<Entries extends JobEntries = JobEntries> {
+  readonly name: string;
+  /** The name of this process among those of the service. */
+  readonly instance: string;
+  readonly engine: Engine;
+  /** The contract's job types: create them, run them, handle them. */
+  readonly jobs: ServiceJobs<Entries>;
+  /** Jobs by the name of their type, of types that no contract names, too. */
+  readonly untyped: UntypedJobs;
+  readonly reads: Reads;
+  readonly queues: Queues;
+  readonly keys: Keys;
+  readonly #client: Client;
+  readonly #contract: ServiceContract;
+  readonly #settings: ServiceSettings;
+  readonly #handlers = new Map<string, WorkerJob>();
+  readonly #whenStopped: Promise<void>;
+  #reportStopped: (stopping: Promise<void>) => void = () => {};
+  #worker: Worker | null = null;
+  #keeper: Keeper | null = null;
+  #starting: Promise<void> | null = null;
+  #stopping: Promise<void> | null = null;
+
+  constructor(client: Client, contract: ServiceContract<Entries>, settings: ServiceSettings) {
+    const { service, instance, engine } = client.runtime;
+    this.name = service;
+    this.instance = instance;
+    this.engine = engine;
+    this.#client = client;
+    this.#contract = contract;
+    this.#settings = settings;
+    this.jobs = this.#faces();
+    this.untyped = new UntypedJobs(client, contract);
+    this.reads = new Reads(client);
+    this.queues = new Queues(client);
+    this.keys = new Keys(client);
+    this.#whenStopped = new Promise((resolve) => {
+      this.#reportStopped = resolve;
+    });
+  }
+
+  /** A reference to a job by its id, of any type. */
+  ref(id: string): JobRef {
+    return new JobRef(this.#client, id);
+  }
+
+  /** Registers the handlers of several types at once. Throws `InvalidHandler` for one that cannot run. */
+  handle(handlers: Handlers<Entries>): void {
+    for (const [type, handler] of Object.entries(handlers)) {
+      if (!Object.hasOwn(this.jobs, type)) {
+        const known = Object.keys(this.jobs).join(", ");
+        throw new InvalidHandler({
+          type,
+          message: `The contract of ${this.name} has no job ${type}; it has ${known}.`,
+        });
+      }
+      if (handler !== undefined) this.jobs[type as keyof Entries].handle(handler);
+    }
+  }
+
+  /**
+   * Starts the worker, if any handler is registered, and the keeper. Idempotent.
+   * A process that only creates jobs never calls it.
+   */
+  start(): Promise<void> {
+    if (this.#stopping !== null) throw this.#stopped();
+    this.#starting ??= this.#start();
+    return this.#starting;
+  }
+
+  /** Holds until the process is told to stop (SIGINT or SIGTERM) or `stop` is called, and the service has stopped. */
+  async wait(): Promise<void> {
+    const letGo = keepAlive();
+    const removeListeners = () => {
+      for (const signal of stopSignals) process.removeListener(signal, onSignal);
+    };
+    // A second signal meets no listener and ends the process the hard way.
+    const onSignal = (signal: string) => {
+      removeListeners();
+      this.#client.runtime.logger.info({ service: this.name, signal }, "Stopping on a signal.");
+      void this.stop().catch(() => {});
+    };
+    for (const signal of stopSignals) process.on(signal, onSignal);
+    try {
+      await this.#whenStopped;
+    } finally {
+      removeListeners();
+      letGo();
+    }
+  }
+
+  /**
+   * Claims no more, lets running handlers finish within the grace time, gives back what does not,
+   * and lets go of the store. Idempotent.
+   */
+  stop(): Promise<void> {
+    if (this.#stopping === null) {
+      this.#stopping = this.#stop();
+      this.#reportStopped(this.#stopping);
+    }
+    return this.#stopping;
+  }
+
+  /** Stops the service at the end of an `await using` block. */
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop();
+  }
+
+  async #start(): Promise<void> {
+    const { runtime } = this.#client;
+    const { concurrency, graceMs, keeper } = this.#settings;
+    const jobs = [...this.#handlers.values()];
+    if (jobs.length > 0) {
+      this.#worker = createWorker({
+        runtime,
+        jobs,
+        packageVersion: packageVersion(),
+        ...(concurrency === undefined ? null : { concurrency }),
+        ...(graceMs === undefined ? null : { graceMs }),
+      });
+    }
+    if (keeper !== false)
+      this.#keeper = createKeeper({ runtime, contract: this.#contract, ...keeper });
+    try {
+      await this.#keeper?.start();
+      await this.#worker?.start();
+    } catch (fault) {
+      await this.#halt();
+      throw fault;
+    }
+  }
+
+  async #stop(): Promise<void> {
+    // What is half started can only be stopped when it has started; a start that fails is its caller's to see.
+    await this.#starting?.catch(() => {});
+    try {
+      await this.#halt();
+    } finally {
+      if (this.#settings.ownsEngine) await this.engine.close();
+    }
+  }
+
+  async #halt(): Promise<void> {
+    try {
+      await this.#worker?.stop();
+    } finally {
+      await this.#keeper?.stop();
+    }
+  }
+
+  #faces(): ServiceJobs<Entries> {
+    const register = (bound: BoundJob, handler: Handler) => this.#register(bound, handler);
+    const byType = new Map<string, [BoundJob, ...BoundJob[]]>();
+    for (const bound of boundJobs(this.#contract)) {
+      const versions = byType.get(bound.type);
+      if (versions === undefined) byType.set(bound.type, [bound]);
+      else versions.push(bound);
+    }
+    const faces = [...byType].map(([type, versions]) => [
+      type,
+      new JobFace(this.#client, versions, register),
+    ]);
+    return Object.fromEntries(faces) as ServiceJobs<Entries>;
+  }
+
+  #register(bound: BoundJob, handler: Handler): void {
+    const { type } = bound;
+    const { version } = bound.definition.settings;
+    const refuse = (message: string): never => {
+      throw new InvalidHandler({ type, message });
+    };
+    if (typeof handler !== "function") refuse(`The handler of ${type} must be a function.`);
+    if (this.#starting !== null)
+      refuse(`The handler of ${type} comes too late; register it before start().`);
+    const name = `${type}@${version}`;
+    if (this.#handlers.has(name))
+      refuse(`${type} version ${version} has a handler already; a type has one in a process.`);
+    this.#handlers.set(name, { bound, handler });
+  }
+
+  #stopped(): ServiceStopped {
+    const message = `The service ${this.name} was stopped and cannot start again; connect anew.`;
+    return new ServiceStopped({ service: this.name, message });
+  }
+}
+
+/** A service whatever its contract: all but the typed jobs. For tools that serve any of them. */
+export type AnyService = Omit<Service, "jobs" | "handle">;

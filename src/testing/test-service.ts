@@ -1,0 +1,215 @@
+/**
+ * A service for tests: the real client, worker and keeper on a store in memory, with a clock that
+ * the test moves. Handlers are registered as in production.
+ */
+import { AssertionError } from "node:assert";
+import type { JobSnapshot } from "../client/job-ref.js";
+import type { Stored } from "../client/stored.js";
+import type { JobEntries, JobEntry, ServiceContract } from "../contract/definition.js";
+import type { JobEvent } from "../core/event.js";
+import type { JobState } from "../core/job.js";
+import { batchMax, type Engine } from "../engine/engine.js";
+import { type Logger, silentLogger } from "../engine/logger.js";
+import { openMemory } from "../engine/memory/engine.js";
+import { createKeeper } from "../keeper/keeper.js";
+import { connect } from "../service/connect.js";
+import type { CurrentOf, PayloadOf, ValueOf } from "../service/job-face.js";
+import type { Service } from "../service/service.js";
+import { countedIds } from "./counted-ids.js";
+import { type DrainOptions, type DrainParts, drainAll, drainNow } from "./drain.js";
+import { FakeClock } from "./fake-clock.js";
+import { type JobMatch, matches } from "./matching.js";
+import { allRows, openJobs, type WaitingJob } from "./open-jobs.js";
+import { TestClock } from "./test-clock.js";
+
+/** The name under which a test's worker runs. */
+const instance = "test";
+
+/** How far the clock leaps while a service stops, and how often at most. */
+const stopLeapMs = 60_000;
+const stopLeapsMax = 1_000;
+
+/** How a test service is made. */
+export interface TestOptions {
+  /** The time at which the clock starts; 2030-01-01T00:00:00Z by default. */
+  readonly startAt?: Date | number;
+  /** How many jobs of all types run at once; no limit but the types' own by default. */
+  readonly concurrency?: number;
+  /** How long running handlers may take to stop, on the test's clock; 10 s by default. */
+  readonly graceMs?: number;
+  /** Where the runtime says what it does; it is silent by default. */
+  readonly logger?: Logger;
+}
+
+/** A job of an entry, as assertions see it. */
+export type TestJob<Entry extends JobEntry> = JobSnapshot<
+  Stored<PayloadOf<CurrentOf<Entry>>>,
+  ValueOf<CurrentOf<Entry>>
+>;
+
+/** What a test may say of a job of an entry. */
+export type TestMatch<Entry extends JobEntry> = JobMatch<
+  Stored<PayloadOf<CurrentOf<Entry>>>,
+  ValueOf<CurrentOf<Entry>>
+>;
+
+/**
+ * Makes a service for a test. Ids count up (`job-000001`) and backoffs have no jitter, so that
+ * every run of the test is the same.
+ *
+ * @example
+ * const test = await testService(shop);
+ * test.service.jobs.placeOrder.handle(placeOrder);
+ * await test.service.jobs.placeOrder.create({ orderId: "o-1" });
+ * await test.drain();
+ * await test.assertCreated("sendReceipt", { payload: { orderId: "o-1" } });
+ * await test.stop();
+ */
+export async function testService<Entries extends JobEntries>(
+  contract: ServiceContract<Entries>,
+  options: TestOptions = {},
+): Promise<TestService<Entries>> {
+  const { startAt, logger = silentLogger, ...settings } = options;
+  const clock = startAt === undefined ? new FakeClock() : new FakeClock(Number(startAt));
+  const ids = countedIds();
+  const engine = openMemory({ clock });
+  const runtime = { engine, clock, ids, logger, instance, service: contract.name };
+  const keeper = createKeeper({ runtime, contract });
+  // The keeper gets its turn whenever time moves, so that the service needs none of its own.
+  const own = { engine, clock, ids, logger, instance, keeper: false };
+  const service = await connect(contract, { ...own, ...settings });
+  return new TestService(service, { engine, clock, keeper, service: contract.name });
+}
+
+/** A service on a store in memory, with the means to drive it and to look into it. */
+export class TestService<Entries extends JobEntries = JobEntries> {
+  /** The service itself, as `connect` gives it. */
+  readonly service: Service<Entries>;
+  /** The time, which moves only when the test moves it. */
+  readonly clock: TestClock;
+  readonly #engine: Engine;
+  readonly #parts: DrainParts;
+
+  constructor(service: Service<Entries>, parts: Omit<DrainParts, "waiting">) {
+    const { engine, clock, keeper } = parts;
+    this.service = service;
+    this.#engine = engine;
+    this.#parts = { ...parts, waiting: () => this.waiting() };
+    this.clock = new TestClock(clock, {
+      openJobs: () => openJobs(engine, service.name),
+      tend: () => keeper.tick(),
+    });
+  }
+
+  /**
+   * Starts the service if it was not, and runs every job that can run now; jobs that wait for
+   * their time, for a handler or for a paused queue are left. With `untilIdle` it moves the clock
+   * through delays and retries until every job has ended. Throws `JobsStuck`, which names the jobs
+   * and says why, when a handler does not return or a job cannot end by waiting.
+   */
+  async drain(options: DrainOptions = {}): Promise<void> {
+    await this.service.start();
+    await (options.untilIdle ? drainAll : drainNow)(this.#parts, options);
+  }
+
+  /** The jobs of a type that were created, oldest first; those that fit, if something is said of them. */
+  async created<Type extends keyof Entries & string>(
+    type: Type,
+    match: TestMatch<Entries[Type]> = {},
+  ): Promise<readonly TestJob<Entries[Type]>[]> {
+    const rows = await allRows(this.#engine, { service: this.service.name, type });
+    const jobs: TestJob<Entries[Type]>[] = [];
+    for (let start = 0; start < rows.length; start += batchMax) {
+      const ids = rows.slice(start, start + batchMax).map(({ id }) => id);
+      for (const loaded of await this.#engine.load(ids)) {
+        // The store holds what the contract's schema gave.
+        const job = loaded?.job as TestJob<Entries[Type]> | undefined;
+        if (job !== undefined && matches(job, match)) jobs.push(job);
+      }
+    }
+    return jobs;
+  }
+
+  /** Throws an `AssertionError` unless a job of the type was created that fits. Gives the first one. */
+  async assertCreated<Type extends keyof Entries & string>(
+    type: Type,
+    match: TestMatch<Entries[Type]> = {},
+  ): Promise<TestJob<Entries[Type]>> {
+    const [job] = await this.created(type, match);
+    if (job !== undefined) return job;
+    const actual = await this.created(type);
+    const message =
+      actual.length === 0 ? `No ${type} job was created.` : `No ${type} job fits: ${said(match)}.`;
+    throw failed(message, actual, match, "assertCreated");
+  }
+
+  /** Throws an `AssertionError` if a job of the type was created that fits. */
+  async assertNotCreated<Type extends keyof Entries & string>(
+    type: Type,
+    match: TestMatch<Entries[Type]> = {},
+  ): Promise<void> {
+    const actual = await this.created(type, match);
+    if (actual.length === 0) return;
+    const ids = actual.map(({ id }) => id).join(", ");
+    throw failed(`${type} jobs were created: ${ids}.`, actual, [], "assertNotCreated");
+  }
+
+  /** How many jobs are in each state, of one type or of all; states without jobs are left out. */
+  async counts(type?: keyof Entries & string): Promise<{ readonly [State in JobState]?: number }> {
+    const { name } = this.service;
+    const filter = type === undefined ? { service: name } : { service: name, type };
+    const counts: { [State in JobState]?: number } = {};
+    for (const { state, count } of await this.#engine.query("counts", { filter })) {
+      counts[state] = (counts[state] ?? 0) + count;
+    }
+    return counts;
+  }
+
+  /** The history of a job, oldest first. */
+  events(id: string): Promise<readonly JobEvent[]> {
+    return this.service.ref(id).events().orThrow();
+  }
+
+  /** The jobs that have not ended, oldest first, each with the reason why it is not running. */
+  async waiting(): Promise<readonly WaitingJob[]> {
+    const rows = await openJobs(this.#engine, this.service.name);
+    return Promise.all(
+      rows.map(async ({ id, type, state }) => {
+        return { id, type, state, why: await this.service.ref(id).why().orThrow() };
+      }),
+    );
+  }
+
+  /** Stops the service. Handlers that still run are asked to stop, and time moves on until they have or are given up. */
+  async stop(): Promise<void> {
+    let isStopped = false;
+    const stopping = this.service.stop().finally(() => {
+      isStopped = true;
+    });
+    // Nobody else moves this clock, so that a handler which ignores its signal would never be given up.
+    for (let leaps = 0; leaps < stopLeapsMax && !isStopped; leaps++) {
+      await this.#parts.clock.leap(leaps === 0 ? 0 : stopLeapMs);
+    }
+    await stopping;
+    await this.#engine.close();
+  }
+
+  /** Stops the service at the end of an `await using` block. */
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop();
+  }
+}
+
+function said(match: unknown): string {
+  return typeof match === "function" ? "the given function found none" : JSON.stringify(match);
+}
+
+/** An error that test runners show with what there was beside what there should have been. */
+function failed(
+  message: string,
+  actual: unknown,
+  expected: unknown,
+  operator: string,
+): AssertionError {
+  return new AssertionError({ message, actual, expected, operator });
+}

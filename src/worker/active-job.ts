@@ -1,0 +1,50 @@
+/**
+ * What a handler gets: the job that it carries out, and the ways to speak while it does.
+ */
+import type { JobContext, LogEntry, Progress } from "../core/job.js";
+import type { Json } from "../core/json.js";
+import { type AbortReason, JobAborted } from "./abort.js";
+
+export { type AbortReason, JobAborted };
+
+/** A running job's hold on its concurrency key. */
+export interface KeyHold {
+  /** The readable key, such as `zendesk/acme/tickets`. */
+  readonly key: string;
+  /** Until when the hold lasts without renewal. */
+  readonly leaseUntil: number;
+  /** Whether the hold still lasts. */
+  readonly isFresh: boolean;
+}
+
+/** The job that a handler carries out. Every method may be taken apart from the job. */
+export interface ActiveJob<Payload> {
+  readonly id: string;
+  readonly type: string;
+  /** The payload as the job type's schema gives it. */
+  readonly payload: Payload;
+  /** Request and trace ids, for logs, calls and jobs that follow from this one. */
+  readonly context: JobContext;
+  /** Which try this is, from 1. */
+  readonly tries: number;
+  readonly maxTries: number;
+  /** Counts the manual retries and replays; the first run is 1. */
+  readonly run: number;
+  /** Whether the job was started before, so that some of its work may be done already. */
+  readonly isRedelivery: boolean;
+  /** Aborted with a `JobAborted` when the handler should stop. */
+  readonly signal: AbortSignal;
+  /** The hold on the job's key, if it has one. */
+  readonly key: KeyHold | undefined;
+  readonly tags: readonly string[];
+  /** When the job expires, in milliseconds since 1970. */
+  readonly deadline: number | undefined;
+  /** Records how far the handler has come. */
+  readonly progress: (progress: Progress) => Promise<void>;
+  /** Records a line in the job's history; `"info"` by default. */
+  readonly log: (message: string, level?: LogEntry["level"]) => Promise<void>;
+  /** Records an event of the handler's own. */
+  readonly emit: (topic: string, data?: Json) => Promise<void>;
+  /** Renews the hold on the job now, and records that the handler lives. */
+  readonly heartbeat: () => Promise<void>;
+}

@@ -1,0 +1,170 @@
+/**
+ * The claim loop: one for all lanes of a worker. It asks for as many jobs as there are free places,
+ * asks again as soon as places come free, and sleeps while there is nothing to do.
+ */
+import type { Runtime } from "../client/runtime.js";
+import { laneOf } from "../core/order.js";
+import { batchMax, type ClaimAnswer, type ClaimAsk, type ClaimedJob } from "../engine/engine.js";
+import type { WorkerLane } from "./lane.js";
+
+/** How long an idle worker sleeps at most: hints may be lost, so it looks by itself, ever more rarely. */
+const pollMinMs = 1_000;
+const pollMaxMs = 5_000;
+
+/**
+ * One claim takes at most this share of all places, but never has to be smaller than the second
+ * number. So handlers of one claim run while the store settles those of another, and no answer is
+ * so large that it holds up the process.
+ */
+const claimShareMax = 1 / 3;
+const claimSmall = 50;
+
+/** What the loop needs to know and to tell. */
+export interface ClaimsOptions {
+  readonly runtime: Runtime;
+  readonly lanes: readonly WorkerLane[];
+  /** How many places the worker has over all lanes, and how many of them are free. */
+  readonly concurrency: number;
+  readonly free: () => number;
+  /** A job was claimed; `askedAt` is the monotonic time from which its lease counts. */
+  readonly onClaimed: (lane: WorkerLane, claimed: ClaimedJob, askedAt: number) => void;
+}
+
+export class Claims {
+  readonly #options: ClaimsOptions;
+  readonly #lanes: ReadonlyMap<string, WorkerLane>;
+  readonly #claimMax: number;
+  #isStarted = false;
+  /** The claim under way; there is never more than one. */
+  #underWay: Promise<void> | undefined;
+  /** Something happened while the claim was under way, so that it may have missed a job. */
+  #again = false;
+  #pollMs = pollMinMs;
+  #isFailing = false;
+  #callOff: (() => void) | undefined;
+  #stopListening: (() => void) | undefined;
+
+  constructor(options: ClaimsOptions) {
+    this.#options = options;
+    this.#lanes = new Map(options.lanes.map((lane) => [lane.name, lane]));
+    const share = Math.ceil(options.concurrency * claimShareMax);
+    this.#claimMax = Math.min(Math.max(share, claimSmall), batchMax);
+  }
+
+  start(): void {
+    this.#isStarted = true;
+    this.#stopListening = this.#options.runtime.engine.wake("ready", () => this.poke());
+    this.poke();
+  }
+
+  /** Claims no more, and waits for the claim that is under way. */
+  async stop(): Promise<void> {
+    this.#isStarted = false;
+    this.#sleepNoMore();
+    this.#stopListening?.();
+    await this.#underWay;
+  }
+
+  /** There may be a job to claim: a place came free, or the store gave a hint. */
+  poke(): void {
+    this.#pollMs = pollMinMs;
+    if (this.#underWay !== undefined) this.#again = true;
+    else this.#claim();
+  }
+
+  #claim(): void {
+    if (!this.#isStarted) return;
+    const ask = this.#ask();
+    if (ask.limit === 0) return;
+    this.#sleepNoMore();
+    this.#again = false;
+    this.#underWay = this.#carryOut(ask);
+  }
+
+  #ask(): ClaimAsk {
+    const { lanes, free, runtime } = this.#options;
+    const open = Math.max(free(), 0);
+    let wanted = 0;
+    const asked = [];
+    for (const lane of lanes) {
+      const places = Math.min(lane.settings.concurrency - lane.running, open);
+      if (places <= 0) continue;
+      asked.push({ ...lane.ask, free: places });
+      wanted += places;
+    }
+    return {
+      worker: runtime.instance,
+      lanes: asked,
+      limit: Math.min(wanted, open, this.#claimMax),
+    };
+  }
+
+  async #carryOut(ask: ClaimAsk): Promise<void> {
+    const { engine, clock } = this.#options.runtime;
+    const askedAt = clock.monotonic();
+    const now = engine.now();
+    try {
+      const answer = await engine.claim(ask);
+      this.#underWay = undefined;
+      this.#recovered();
+      for (const claimed of answer.jobs) this.#take(claimed, askedAt);
+      this.#goOn(ask, answer, now);
+    } catch (error) {
+      this.#underWay = undefined;
+      this.#failed(error);
+    }
+  }
+
+  #take(claimed: ClaimedJob, askedAt: number): void {
+    const lane = this.#lanes.get(laneOf(claimed.job));
+    if (lane) this.#options.onClaimed(lane, claimed, askedAt);
+  }
+
+  /** Claims again at once where there may be more, and sleeps otherwise. */
+  #goOn(ask: ClaimAsk, answer: ClaimAnswer, askedAt: number): void {
+    if (answer.jobs.length > 0) this.#pollMs = pollMinMs;
+    if (this.#again || answer.jobs.length === ask.limit) {
+      this.#claim();
+      return;
+    }
+    const { nextDueAt } = answer;
+    // A job that was due before the claim and was not given waits for something else than time.
+    const dueMs =
+      nextDueAt !== null && nextDueAt > askedAt
+        ? Math.max(nextDueAt - this.#options.runtime.engine.now(), 0)
+        : Number.POSITIVE_INFINITY;
+    this.#sleep(Math.min(dueMs, this.#pollMs));
+    this.#pollMs = Math.min(this.#pollMs * 2, pollMaxMs);
+  }
+
+  #sleep(delayMs: number): void {
+    if (!this.#isStarted) return;
+    this.#sleepNoMore();
+    this.#callOff = this.#options.runtime.clock.after(delayMs, () => {
+      this.#callOff = undefined;
+      if (this.#underWay === undefined) this.#claim();
+    });
+  }
+
+  #sleepNoMore(): void {
+    this.#callOff?.();
+    this.#callOff = undefined;
+  }
+
+  #failed(error: unknown): void {
+    if (!this.#isStarted) return;
+    if (!this.#isFailing) {
+      const { logger } = this.#options.runtime;
+      logger.error({ error }, "Jobs could not be claimed; the worker keeps trying.");
+    }
+    this.#isFailing = true;
+    this.#sleep(this.#pollMs);
+    this.#pollMs = Math.min(this.#pollMs * 2, pollMaxMs);
+  }
+
+  #recovered(): void {
+    if (!this.#isFailing) return;
+    this.#isFailing = false;
+    this.#options.runtime.logger.info({}, "Jobs can be claimed again.");
+  }
+}

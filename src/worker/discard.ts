@@ -1,0 +1,35 @@
+/**
+ * Discards ended jobs of types that keep nothing of their state, right after they were settled.
+ */
+import type { Runtime } from "../client/runtime.js";
+import { decide } from "../core/decide.js";
+import type { JobEvent } from "../core/event.js";
+import { evolve } from "../core/evolve.js";
+import { isEnded, type Job } from "../core/job.js";
+import type { Change } from "../engine/engine.js";
+import type { Hold } from "./hold.js";
+
+/** The change that removes a job which the event has ended, if its type does not keep it at all. */
+export function removalOf(
+  { hold, job }: { readonly hold: Hold; readonly job: Job },
+  event: JobEvent,
+  { ids, instance, engine }: Runtime,
+): Change | undefined {
+  if (!isEnded(event.state) || hold.lane.settings.retention[event.state] !== 0) return undefined;
+  const ended = evolve(job, event).job;
+  const origin = { eventId: ids.eventId(), actor: `worker:${instance}` } as const;
+  const command = { command: "delete", reason: "retention", ...origin } as const;
+  const decision = decide(ended, command, engine.now());
+  if (!decision.ok) return undefined;
+  return { job: hold.key, expect: { version: event.version }, event: decision.event };
+}
+
+/** Removes jobs. Whatever this leaves behind, the keeper removes. */
+export async function discard(removals: readonly Change[], runtime: Runtime): Promise<void> {
+  try {
+    await runtime.engine.append(removals);
+  } catch (error) {
+    const fields = { error, jobs: removals.length };
+    runtime.logger.warn(fields, "Ended jobs could not be discarded; the keeper will do it.");
+  }
+}

@@ -1,0 +1,55 @@
+/**
+ * The lanes that a worker serves, one for each version of a job type, and the places in them.
+ */
+import type { BoundJob } from "../contract/definition.js";
+import type { JobSettings } from "../contract/settings.js";
+import { type Lane, laneOf } from "../core/order.js";
+import type { ClaimLane } from "../engine/engine.js";
+import type { ActiveJob } from "./active-job.js";
+
+/** The code that carries out a job. */
+export type Handler = (job: ActiveJob<unknown>) => unknown | Promise<unknown>;
+
+/** One version of a job type and the code that carries it out. */
+export interface WorkerJob {
+  readonly bound: BoundJob;
+  readonly handler: Handler;
+}
+
+/** A version of a job type in this worker. */
+export interface WorkerLane extends WorkerJob {
+  readonly name: Lane;
+  readonly settings: JobSettings;
+  /** How often its leases are renewed: as the type says, but never so rarely that one failure loses them. */
+  readonly renewMs: number;
+  /** What every claim says of the lane. */
+  readonly ask: Omit<ClaimLane, "free">;
+  /** How many of its places are taken. */
+  running: number;
+}
+
+/** Sets up the lane of a handler. */
+export function createLane(job: WorkerJob): WorkerLane {
+  const { service, type, queue, definition } = job.bound;
+  const { settings } = definition;
+  const lane = laneOf({ service, queue, type, typeVersion: settings.version });
+  const { leaseMs, maxActive } = settings;
+  return {
+    ...job,
+    name: lane,
+    settings,
+    renewMs: Math.min(settings.renewMs, settings.leaseMs / 3),
+    running: 0,
+    ask: {
+      lane,
+      service,
+      queue,
+      type,
+      leaseMs,
+      ...(maxActive === undefined ? null : { typeMaxActive: maxActive }),
+      ...(settings.queue.maxActive === undefined
+        ? null
+        : { queueMaxActive: settings.queue.maxActive }),
+    },
+  };
+}

@@ -1,0 +1,176 @@
+/**
+ * The handle behind `ActiveJob`. It is made for every job, so it holds nothing but references;
+ * what a handler never touches costs nothing. Methods are getters that give closures,
+ * so that `({ payload, log }) => …` works.
+ */
+import type { Runtime } from "../client/runtime.js";
+import type { JobContext, LogEntry, Progress } from "../core/job.js";
+import { type Json, jsonText } from "../core/json.js";
+import type { ActiveJob, KeyHold } from "./active-job.js";
+import type { Hold } from "./hold.js";
+import { cut } from "./job-error.js";
+import type { Leases } from "./leases.js";
+import { ignorable, type Notes } from "./notes.js";
+
+/** The longest log line, progress message or step that is kept; what is longer is cut. */
+const lineLengthMax = 8_192;
+
+/** The longest topic of an emitted event. */
+const topicLengthMax = 128;
+
+const levels: readonly string[] = ["info", "warn", "error"] satisfies LogEntry["level"][];
+
+export class RunningJob implements ActiveJob<unknown> {
+  readonly #hold: Hold;
+  readonly #runtime: Runtime;
+  readonly #notes: Notes;
+  readonly #leases: Leases;
+  readonly payload: unknown;
+
+  constructor(hold: Hold, payload: unknown, runtime: Runtime, notes: Notes, leases: Leases) {
+    this.#hold = hold;
+    this.#runtime = runtime;
+    this.#notes = notes;
+    this.#leases = leases;
+    this.payload = payload;
+  }
+
+  get id(): string {
+    return this.#hold.job.id;
+  }
+
+  get type(): string {
+    return this.#hold.job.type;
+  }
+
+  get context(): JobContext {
+    return this.#hold.job.context;
+  }
+
+  get tries(): number {
+    return this.#hold.job.tries;
+  }
+
+  get maxTries(): number {
+    return this.#hold.job.maxTries;
+  }
+
+  get run(): number {
+    return this.#hold.job.run;
+  }
+
+  /** Tokens count the starts, those that cost no try included. */
+  get isRedelivery(): boolean {
+    return this.#hold.job.token > 1;
+  }
+
+  get signal(): AbortSignal {
+    return this.#hold.signal;
+  }
+
+  get key(): KeyHold | undefined {
+    const { job, leaseUntil, isLost } = this.#hold;
+    if (job.key === undefined) return undefined;
+    const isFresh = !isLost && this.#runtime.engine.now() < leaseUntil;
+    return { key: job.key.key, leaseUntil, isFresh };
+  }
+
+  get tags(): readonly string[] {
+    return this.#hold.job.tags;
+  }
+
+  get deadline(): number | undefined {
+    return this.#hold.job.deadline;
+  }
+
+  get progress(): (progress: Progress) => Promise<void> {
+    return (progress) =>
+      this.#checked(progressProblem(progress), this.#hold.lane.settings.progress, () =>
+        this.#notes.add(this.#hold, (origin) => ({
+          command: "progress",
+          progress: plainProgress(progress),
+          ...origin,
+        })),
+      );
+  }
+
+  get log(): (message: string, level?: LogEntry["level"]) => Promise<void> {
+    return (message, level = "info") =>
+      this.#checked(logProblem(message, level), this.#hold.lane.settings.logs, () =>
+        this.#notes.log(this.#hold, {
+          at: this.#runtime.engine.now(),
+          level,
+          message: cut(message, lineLengthMax),
+        }),
+      );
+  }
+
+  get emit(): (topic: string, data?: Json) => Promise<void> {
+    return (topic, data) =>
+      this.#checked(emitProblem(topic, data), true, () =>
+        this.#notes.add(this.#hold, (origin) => {
+          const emitted = { command: "emit", topic, ...origin } as const;
+          return data === undefined
+            ? emitted
+            : { ...emitted, data: JSON.parse(JSON.stringify(data)) };
+        }),
+      );
+  }
+
+  get heartbeat(): () => Promise<void> {
+    return () => {
+      const renewed = this.#leases.renew(this.#hold);
+      const noted = this.#notes.add(this.#hold, (origin) => ({ command: "heartbeat", ...origin }));
+      return ignorable(Promise.all([renewed, noted]).then(() => {}));
+    };
+  }
+
+  /** A mistake rejects, so that it is seen where the call is awaited and ends no process where it is not. */
+  #checked(problem: string | null, isWanted: boolean, send: () => Promise<void>): Promise<void> {
+    if (problem !== null) return ignorable(Promise.reject(new TypeError(problem)));
+    return isWanted ? send() : Promise.resolve();
+  }
+}
+
+function progressProblem(progress: Progress): string | null {
+  if (typeof progress !== "object" || progress === null) {
+    return "progress takes an object with step, message, current and total.";
+  }
+  for (const [name, value] of Object.entries(progress)) {
+    const isText = name === "step" || name === "message";
+    if (!isText && name !== "current" && name !== "total") {
+      return `progress knows step, message, current and total, not "${name}".`;
+    }
+    if (value === undefined) continue;
+    if (isText && typeof value !== "string") return `progress.${name} must be a string.`;
+    if (!isText && !(Number.isFinite(value) && (value as number) >= 0)) {
+      return `progress.${name} must be a number of 0 or more, not ${String(value)}.`;
+    }
+  }
+  return null;
+}
+
+function plainProgress({ step, message, current, total }: Progress): Progress {
+  return {
+    ...(step === undefined ? null : { step: cut(step, lineLengthMax) }),
+    ...(message === undefined ? null : { message: cut(message, lineLengthMax) }),
+    ...(current === undefined ? null : { current }),
+    ...(total === undefined ? null : { total }),
+  };
+}
+
+function logProblem(message: string, level: string): string | null {
+  if (typeof message !== "string") return "log takes a string; format other values first.";
+  return levels.includes(level)
+    ? null
+    : `log knows the levels ${levels.join(", ")}, not "${level}".`;
+}
+
+function emitProblem(topic: string, data: unknown): string | null {
+  if (typeof topic !== "string" || topic === "" || topic.length > topicLengthMax) {
+    return `emit takes a topic of 1 to ${topicLengthMax} characters.`;
+  }
+  const json = jsonText(data);
+  if (json.ok) return null;
+  return `emit cannot store its data: ${json.problem.path || "it"} ${json.problem.message}.`;
+}

@@ -1,0 +1,262 @@
+/**
+ * Brings outcomes into the store. Outcomes of one turn go in one call. The store compares version
+ * and token; where the job has moved on, the outcome is decided again on the job as it is now,
+ * or recorded as ignored when the hold is no longer current. A fault of the store is waited out
+ * for as long as the lease may stand, and no outcome is dropped without a word.
+ */
+import type { Runtime } from "../client/runtime.js";
+import type { Command } from "../core/command.js";
+import { decide } from "../core/decide.js";
+import type { JobEvent } from "../core/event.js";
+import type { Job } from "../core/job.js";
+import { type AppendOutcome, batchMax, type Change, type LoadedJob } from "../engine/engine.js";
+import { StoreClosed } from "../engine/errors.js";
+import { discard, removalOf } from "./discard.js";
+import type { Hold } from "./hold.js";
+
+/** How often an outcome is decided while others keep changing the job. */
+const decisionsMax = 20;
+
+/** How long to wait before a settlement that the store could not take is sent again. */
+const retryMinMs = 100;
+const retryMaxMs = 5_000;
+
+/** Makes the command of an outcome. It may be called again, for a newer fold of the job. */
+export type MakeCommand = () => Command;
+
+interface Settlement {
+  readonly hold: Hold;
+  readonly make: MakeCommand;
+  /** The job that the outcome is decided on. */
+  job: Job;
+  /** The event that was sent last; kept after a fault, because it may have been stored. */
+  event: JobEvent | undefined;
+  isUnsure: boolean;
+  decisions: number;
+  retryMs: number;
+}
+
+/** What settlements need to tell. */
+export interface SettlementsOptions {
+  readonly runtime: Runtime;
+  /** A batch was handed to the store, so that a claim may follow in the same commit. */
+  readonly onSent: () => void;
+  /** An outcome is stored, ignored or given up. */
+  readonly onOver: (hold: Hold) => void;
+}
+
+export class Settlements {
+  readonly #runtime: Runtime;
+  readonly #options: SettlementsOptions;
+  #queue: Settlement[] = [];
+  #unsettled = 0;
+  #waiters: (() => void)[] = [];
+
+  constructor(options: SettlementsOptions) {
+    this.#options = options;
+    this.#runtime = options.runtime;
+  }
+
+  /** How many outcomes the store has not answered for. */
+  get unsettled(): number {
+    return this.#unsettled;
+  }
+
+  /** Takes an outcome; it is sent at the end of this turn together with the others. */
+  add(hold: Hold, make: MakeCommand): void {
+    this.#unsettled++;
+    this.#enqueue({
+      hold,
+      make,
+      job: hold.job,
+      event: undefined,
+      isUnsure: false,
+      decisions: 0,
+      retryMs: retryMinMs,
+    });
+  }
+
+  /** Waits until every outcome is stored, ignored or given up. */
+  async idle(): Promise<void> {
+    if (this.#unsettled > 0) await new Promise<void>((resolve) => this.#waiters.push(resolve));
+  }
+
+  #enqueue(settlement: Settlement): void {
+    if (this.#queue.length === 0) queueMicrotask(() => this.#flush());
+    this.#queue.push(settlement);
+  }
+
+  #flush(): void {
+    const queue = this.#queue;
+    this.#queue = [];
+    for (let start = 0; start < queue.length; start += batchMax) {
+      const whole = start === 0 && queue.length <= batchMax;
+      void this.#send(whole ? queue : queue.slice(start, start + batchMax));
+    }
+    this.#options.onSent();
+  }
+
+  async #send(settlements: readonly Settlement[]): Promise<void> {
+    const sent: Settlement[] = [];
+    const moved: Settlement[] = [];
+    const changes: Change[] = [];
+    const now = this.#runtime.engine.now();
+    for (const settlement of settlements) {
+      const event = settlement.event ?? this.#decide(settlement, now);
+      if (event === undefined) {
+        moved.push(settlement);
+        continue;
+      }
+      settlement.event = event;
+      sent.push(settlement);
+      changes.push(changeOf(settlement, event));
+    }
+    try {
+      if (changes.length > 0) this.#apply(sent, await this.#runtime.engine.settle(changes), moved);
+      if (moved.length > 0) await this.#reconsider(moved);
+    } catch (error) {
+      this.#retryLater(settlements, error);
+    }
+  }
+
+  #decide(settlement: Settlement, now: number): JobEvent | undefined {
+    settlement.decisions++;
+    const decision = decide(settlement.job, settlement.make(), now);
+    return decision.ok ? decision.event : undefined;
+  }
+
+  #apply(
+    sent: readonly Settlement[],
+    outcomes: readonly AppendOutcome[],
+    moved: Settlement[],
+  ): void {
+    const removals: Change[] = [];
+    for (let index = 0; index < sent.length; index++) {
+      const settlement = sent[index] as Settlement;
+      if (outcomes[index]?.outcome !== "appended") {
+        moved.push(settlement);
+        continue;
+      }
+      const removal = this.#stored(settlement);
+      if (removal) removals.push(removal);
+      this.#over(settlement);
+    }
+    if (removals.length > 0) void discard(removals, this.#runtime);
+  }
+
+  /** Tells the log of a bad end, and gives the removal of a job that is not kept. */
+  #stored({ hold, job, event }: Settlement): Change | undefined {
+    if (event === undefined) return undefined;
+    if (event.name === "dead" || event.name === "failed") {
+      const fields = { jobId: job.id, type: job.type, tries: event.tries, error: event.error };
+      this.#runtime.logger.error(fields, `A job has ended as ${event.name}.`);
+    }
+    return removalOf({ hold, job }, event, this.#runtime);
+  }
+
+  /** The jobs have moved on: loads them and decides again. */
+  async #reconsider(settlements: readonly Settlement[]): Promise<void> {
+    const history = settlements.some((settlement) => settlement.isUnsure);
+    const ids = settlements.map((settlement) => settlement.hold.job.id);
+    const loaded = await this.#runtime.engine.load(ids, { history });
+    const stale: { readonly settlement: Settlement; readonly job: Job }[] = [];
+    const now = this.#runtime.engine.now();
+    for (const [index, settlement] of settlements.entries()) {
+      const found = loaded[index];
+      if (!found) this.#drop(settlement, "its job is gone");
+      else if (wasStored(settlement, found)) this.#over(settlement);
+      else if (!this.#decideAgain(settlement, found.job, now)) {
+        stale.push({ settlement, job: found.job });
+      }
+    }
+    if (stale.length > 0) await this.#reportStale(stale);
+  }
+
+  /** Gives whether the outcome is dealt with: on its way again, or given up. */
+  #decideAgain(settlement: Settlement, job: Job, now: number): boolean {
+    if (settlement.decisions >= decisionsMax) {
+      this.#drop(settlement, `its job kept changing while it was decided ${decisionsMax} times`);
+      return true;
+    }
+    settlement.job = job;
+    const event = this.#decide(settlement, now);
+    if (event === undefined) return false;
+    settlement.event = event;
+    settlement.isUnsure = false;
+    this.#enqueue(settlement);
+    return true;
+  }
+
+  /** Records outcomes that came under an old token, which also frees what that token still holds. */
+  async #reportStale(
+    stale: readonly { readonly settlement: Settlement; readonly job: Job }[],
+  ): Promise<void> {
+    const { engine, ids, instance, logger } = this.#runtime;
+    const notes: JobEvent[] = [];
+    for (const { settlement, job } of stale) {
+      const { token } = settlement.hold.job;
+      const outcome = settlement.event?.name ?? settlement.make().command;
+      const origin = { eventId: ids.eventId(), actor: `worker:${instance}` } as const;
+      const decision = decide(
+        job,
+        { command: "reportStale", token, outcome, ...origin },
+        engine.now(),
+      );
+      if (decision.ok) notes.push(decision.event);
+      const fields = { jobId: job.id, type: job.type, outcome, token, state: job.state };
+      logger.warn(fields, "An outcome was ignored: the job is no longer under the worker's token.");
+    }
+    try {
+      await engine.note(notes);
+    } catch (error) {
+      logger.warn({ error, outcomes: notes.length }, "Ignored outcomes could not be recorded.");
+    }
+    for (const { settlement } of stale) this.#over(settlement);
+  }
+
+  /** The store could not take them. Each goes on its own from now on, so that none holds up another. */
+  #retryLater(settlements: readonly Settlement[], error: unknown): void {
+    const { clock, logger } = this.#runtime;
+    let delayed = 0;
+    for (const settlement of settlements) {
+      if (settlement.hold.phase === "over") continue;
+      if (StoreClosed.is(error) || clock.monotonic() >= settlement.hold.lapsesAt) {
+        this.#drop(settlement, "the store did not take it before its lease lapsed", error);
+        continue;
+      }
+      if (settlement.retryMs === retryMinMs) delayed++;
+      settlement.isUnsure = true;
+      clock.after(settlement.retryMs, () => void this.#send([settlement]));
+      settlement.retryMs = Math.min(settlement.retryMs * 2, retryMaxMs);
+    }
+    if (delayed > 0) {
+      logger.warn({ error, outcomes: delayed }, "Outcomes could not be stored; trying again.");
+    }
+  }
+
+  #drop(settlement: Settlement, why: string, error?: unknown): void {
+    const { job } = settlement.hold;
+    const outcome = settlement.event?.name ?? settlement.make().command;
+    const fields = { jobId: job.id, type: job.type, outcome, error };
+    this.#runtime.logger.error(fields, `An outcome was not stored: ${why}.`);
+    this.#over(settlement);
+  }
+
+  #over(settlement: Settlement): void {
+    this.#unsettled--;
+    this.#options.onOver(settlement.hold);
+    if (this.#unsettled > 0 || this.#waiters.length === 0) return;
+    const waiters = this.#waiters;
+    this.#waiters = [];
+    for (const resolve of waiters) resolve();
+  }
+}
+
+function changeOf({ hold, job }: Settlement, event: JobEvent): Change {
+  return { job: hold.key, expect: { version: job.version, token: hold.job.token }, event };
+}
+
+/** After a fault it is open whether the event was stored: its id tells. */
+function wasStored({ isUnsure, event }: Settlement, found: LoadedJob): boolean {
+  return isUnsure && event !== undefined && !!found.events?.some(({ id }) => id === event.id);
+}

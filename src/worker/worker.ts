@@ -1,0 +1,250 @@
+/**
+ * A worker: claims jobs, carries them out and settles them, until it is stopped.
+ * `attempt.ts` tells what happens to one job; this file puts the parts together.
+ */
+import { keepAlive } from "../client/keep-alive.js";
+import type { Runtime } from "../client/runtime.js";
+import type { ClaimedJob } from "../engine/engine.js";
+import { runAttempt } from "./attempt.js";
+import { Claims } from "./claims.js";
+import { conclude, type Outcome } from "./conclude.js";
+import { Hold } from "./hold.js";
+import { Holds } from "./holds.js";
+import { createLane, type Handler, type WorkerJob, type WorkerLane } from "./lane.js";
+import { Leases } from "./leases.js";
+import { Notes } from "./notes.js";
+import { Presence } from "./presence.js";
+import { Settlements } from "./settlements.js";
+
+export type { Handler, WorkerJob };
+
+/** How long a handler that was asked to stop keeps its place, unless the options say otherwise. */
+const graceDefaultMs = 10_000;
+
+/** How many outcomes for each of its places may wait for the store before the worker claims no more. */
+const unsettledShareMax = 4;
+
+/** What a worker is made of. */
+export interface WorkerOptions {
+  readonly runtime: Runtime;
+  /** One entry for each type and version. */
+  readonly jobs: readonly WorkerJob[];
+  /** How many jobs of all types the process runs at once; the sum over the types by default. */
+  readonly concurrency?: number;
+  /** How long handlers that were asked to stop may take; 10 s by default. */
+  readonly graceMs?: number;
+  /** The version that the worker's presence names. */
+  readonly packageVersion?: string;
+}
+
+/** Where a worker is in its life. It is started once and stopped once. */
+export type WorkerState = "new" | "running" | "stopping" | "stopped";
+
+/** Claims jobs and carries them out. */
+export interface Worker {
+  readonly state: WorkerState;
+  /** How many jobs it has in hand: running, or not yet settled. */
+  readonly active: number;
+  /** Announces the worker and begins to claim. */
+  start(): Promise<void>;
+  /**
+   * Claims no more, asks running handlers to stop (`shutdown`) and waits for them, at most for the
+   * grace time. A handler that throws gives its job back without spending a try; one that returns
+   * completes it. The job of a handler that does neither in time is not given back, because it
+   * still runs: its lease lapses and the keeper frees it.
+   */
+  stop(): Promise<void>;
+}
+
+/** Makes a worker. Throws when two handlers are given for the same version of a type. */
+export function createWorker(options: WorkerOptions): Worker {
+  return new JobWorker(options);
+}
+
+class JobWorker implements Worker {
+  readonly #runtime: Runtime;
+  readonly #concurrency: number;
+  readonly #graceMs: number;
+  readonly #holds: Holds;
+  readonly #leases: Leases;
+  readonly #notes: Notes;
+  readonly #settlements: Settlements;
+  readonly #claims: Claims;
+  readonly #presence: Presence;
+  #state: WorkerState = "new";
+  #running = 0;
+  #onDrained: (() => void) | undefined;
+  #stopListening: (() => void) | undefined;
+  #stopped: Promise<void> | undefined;
+
+  constructor(options: WorkerOptions) {
+    const { runtime, graceMs = graceDefaultMs, packageVersion = "unknown" } = options;
+    const lanes = lanesOf(options.jobs);
+    this.#runtime = runtime;
+    this.#graceMs = graceMs;
+    this.#concurrency =
+      options.concurrency ?? lanes.reduce((sum, lane) => sum + lane.settings.concurrency, 0);
+    this.#holds = new Holds({ runtime, graceMs, onAbandoned: (hold) => this.#freePlace(hold) });
+    const renewMs = Math.min(...lanes.map((lane) => lane.renewMs));
+    this.#leases = new Leases(runtime, this.#holds, renewMs);
+    this.#notes = new Notes(runtime, this.#holds);
+    this.#settlements = new Settlements({
+      runtime,
+      onSent: () => this.#claims.poke(),
+      onOver: (hold) => this.#over(hold),
+    });
+    this.#claims = new Claims({
+      runtime,
+      lanes,
+      concurrency: this.#concurrency,
+      free: () => Math.min(this.#concurrency - this.#running, this.#unsettledFree()),
+      onClaimed: (lane, claimed, askedAt) => this.#take(lane, claimed, askedAt),
+    });
+    this.#presence = new Presence({
+      runtime,
+      lanes,
+      packageVersion,
+      concurrency: this.#concurrency,
+    });
+  }
+
+  get state(): WorkerState {
+    return this.#state;
+  }
+
+  get active(): number {
+    return this.#running + this.#settlements.unsettled;
+  }
+
+  async start(): Promise<void> {
+    if (this.#state !== "new") {
+      throw new Error(`The worker is ${this.#state}; a worker is started once. Make a new one.`);
+    }
+    this.#state = "running";
+    await this.#presence.start();
+    if (this.#state !== "running") return;
+    this.#stopListening = this.#runtime.engine.wake("cancel", () => this.#leases.hint());
+    this.#claims.start();
+  }
+
+  stop(): Promise<void> {
+    this.#stopped ??= this.#stop();
+    return this.#stopped;
+  }
+
+  async #stop(): Promise<void> {
+    const wasStarted = this.#state === "running";
+    this.#state = "stopping";
+    const release = keepAlive();
+    try {
+      if (wasStarted) await this.#drain();
+    } finally {
+      this.#stopListening?.();
+      this.#leases.stop();
+      this.#holds.stop();
+      release();
+      this.#state = "stopped";
+    }
+  }
+
+  async #drain(): Promise<void> {
+    const { logger } = this.#runtime;
+    if (this.#running > 0) {
+      logger.info({ running: this.#running }, "The worker stops and waits for its handlers.");
+    }
+    for (const hold of this.#holds) this.#holds.abort(hold, "shutdown");
+    await this.#inTime(this.#claims.stop(), "a claim is under way");
+    // Handlers that do not stop are abandoned after the grace time, which ends this wait, too.
+    if (this.#running > 0) {
+      await new Promise<void>((resolve) => {
+        this.#onDrained = resolve;
+      });
+    }
+    await this.#inTime(this.#settlements.idle(), "outcomes are not stored");
+    await this.#inTime(this.#presence.stop(), "its presence is not withdrawn");
+  }
+
+  /** A store that does not answer must not hold up the end of the process for long. */
+  async #inTime(work: Promise<void>, otherwise: string): Promise<void> {
+    const { clock, logger } = this.#runtime;
+    let callOff = () => {};
+    const tooLong = new Promise<boolean>((resolve) => {
+      callOff = clock.after(this.#graceMs, () => resolve(true));
+    });
+    if (await Promise.race([work.then(() => false), tooLong])) {
+      const fields = { outcomes: this.#settlements.unsettled };
+      logger.error(fields, `The worker stops while ${otherwise}: the store does not answer.`);
+    }
+    callOff();
+  }
+
+  /** Begins the attempt of a claimed job. What a claim brings after the stop goes back unseen. */
+  #take(lane: WorkerLane, claimed: ClaimedJob, askedAt: number): void {
+    const { clock, engine } = this.#runtime;
+    const { job, leaseUntil } = claimed;
+    const now = clock.monotonic();
+    const deadlineAt =
+      job.deadline === undefined ? Number.POSITIVE_INFINITY : now + job.deadline - engine.now();
+    const timeoutAt = now + lane.settings.timeoutMs;
+    const hold = new Hold(job, lane, askedAt, leaseUntil, timeoutAt, deadlineAt);
+    lane.running++;
+    this.#running++;
+    this.#holds.add(hold);
+    this.#leases.watch();
+    if (this.#state === "running") void this.#attempt(hold);
+    else this.#giveBack(hold);
+  }
+
+  async #attempt(hold: Hold): Promise<void> {
+    const parts = { runtime: this.#runtime, notes: this.#notes, leases: this.#leases };
+    this.#finish(hold, await runAttempt(hold, parts));
+  }
+
+  #giveBack(hold: Hold): void {
+    hold.abort("shutdown");
+    this.#finish(hold, { kind: "given_back" });
+  }
+
+  /** The handler has returned: hands the outcome over and frees the place. */
+  #finish(hold: Hold, outcome: Outcome): void {
+    hold.phase = "settling";
+    if (hold.abandoned) this.#reportReturn(hold, outcome);
+    else this.#freePlace(hold);
+    this.#settlements.add(hold, conclude(hold, outcome, this.#runtime));
+  }
+
+  #freePlace(hold: Hold): void {
+    hold.lane.running--;
+    this.#running--;
+    if (hold.abandoned) this.#claims.poke();
+    if (this.#running === 0) this.#onDrained?.();
+  }
+
+  #reportReturn(hold: Hold, outcome: Outcome): void {
+    const fields = { jobId: hold.job.id, type: hold.job.type, outcome: outcome.kind };
+    this.#runtime.logger.warn(fields, "A handler that had been abandoned has returned.");
+  }
+
+  #over(hold: Hold): void {
+    this.#holds.remove(hold);
+    if (this.#unsettledFree() === 1) this.#claims.poke();
+  }
+
+  #unsettledFree(): number {
+    return unsettledShareMax * this.#concurrency - this.#settlements.unsettled;
+  }
+}
+
+function lanesOf(jobs: readonly WorkerJob[]): readonly WorkerLane[] {
+  const lanes = new Map<string, WorkerLane>();
+  for (const job of jobs) {
+    const { type, definition } = job.bound;
+    const name = `${type}@${definition.settings.version}`;
+    if (lanes.has(name)) {
+      const version = definition.settings.version;
+      throw new Error(`Version ${version} of ${type} has two handlers; give each version one.`);
+    }
+    lanes.set(name, createLane(job));
+  }
+  return [...lanes.values()];
+}

@@ -1,0 +1,38 @@
+// Every engine against every case of the conformance suite.
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type ConformanceTarget, runConformance } from "millrace/conformance";
+import { describe, it } from "vitest";
+import { openMemory } from "#millrace/engine/memory/engine.js";
+import { openEngine } from "#millrace/engine/open.js";
+
+const memory: ConformanceTarget = {
+  name: "memory",
+  open: async (clock) => ({ engine: openMemory({ clock }) }),
+};
+
+const sqlite: ConformanceTarget = {
+  name: "SQLite",
+  open: async (clock) => {
+    const folder = await mkdtemp(join(tmpdir(), "millrace-conformance-"));
+    const open = () => openEngine(`file:${join(folder, "jobs.db")}`, { clock });
+    return {
+      engine: await open(),
+      open,
+      remove: () => rm(folder, { recursive: true, force: true }),
+    };
+  },
+};
+
+for (const target of [memory, sqlite]) {
+  describe(target.name, () => {
+    runConformance(target, (name, run) => {
+      // Every case has a store of its own, so they need not wait for each other.
+      it.concurrent(name, async (context) => {
+        const result = await run();
+        if (result.outcome === "skipped") context.skip(result.reason);
+      });
+    });
+  });
+}

@@ -1,0 +1,154 @@
+// The callers: they create jobs and give commands through the real client, and keep their own list
+// of what they were told.
+import { Result } from "better-result";
+import type { Client } from "#millrace/client/client.js";
+import { JobEnded, JobExists, JobNotEnqueued } from "#millrace/client/errors.js";
+import { JobCreator } from "#millrace/client/job-creator.js";
+import { JobRef } from "#millrace/client/job-ref.js";
+import { Keys, Queues } from "#millrace/client/queues.js";
+import { boundJobs } from "#millrace/contract/definition.js";
+import type { JobState } from "#millrace/core/job.js";
+import { contract, type JobType, keys, type PlanStep, queues, type Work } from "./contract.js";
+import type { Random } from "./random.js";
+import type { World } from "./world.js";
+
+/** What callers were told, outside the system. */
+export class CallersLedger {
+  /** Creates that were acknowledged. */
+  readonly acknowledged = new Set<string>();
+  /** Ids that were refused, and must never be seen. */
+  readonly refused = new Set<string>();
+  /** States that a caller was told a job is in or has come to. */
+  readonly told: { readonly id: string; readonly state: JobState }[] = [];
+  /** Jobs that a caller was told are gone. */
+  readonly removed = new Set<string>();
+  readonly violations: string[] = [];
+}
+
+export class Caller {
+  readonly #world: World;
+  readonly #ledger: CallersLedger;
+  readonly #random: Random;
+  readonly #client: Client;
+  readonly #creators: ReadonlyMap<JobType, JobCreator<Work, unknown, unknown>>;
+  readonly process;
+
+  constructor(world: World, ledger: CallersLedger, instance: string) {
+    const { process, client } = world.startCaller(instance);
+    this.#world = world;
+    this.#ledger = ledger;
+    this.#random = world.random.fork();
+    this.#client = client;
+    this.process = process;
+    this.#creators = new Map(
+      boundJobs(contract).map(({ service, type, queue, definition }) => {
+        const { payload: schema, settings } = definition;
+        const target = { service, type, queue, schema, settings };
+        return [type as JobType, new JobCreator<Work, unknown, unknown>(client, target)];
+      }),
+    );
+  }
+
+  /** Creates a job of a random kind. */
+  async create(): Promise<void> {
+    const random = this.#random;
+    const type = random.pick(this.#world.types);
+    const id = this.#client.runtime.ids.jobId();
+    const payload: Work = { key: random.pick(keys), plan: randomPlan(random) };
+    const isRepeatable = random.chance(0.1);
+    const options = {
+      id,
+      priority: random.chance(0.3) ? random.whole(-2, 2) : 0,
+      ...(random.chance(0.2) && { delayMs: random.whole(1, 5_000) }),
+      ...(random.chance(0.1) && { deadline: this.#world.wall.now() + random.whole(1, 6_000) }),
+      ...(isRepeatable && { idempotencyKey: `${type}-repeatable` }),
+    };
+    const shared = { key: "a", plan: [] };
+    const created = await this.#creator(type).create(isRepeatable ? shared : payload, options);
+    this.#world.trace(`${this.process.name}: create ${type} ${id}: ${outcomeText(created)}`);
+    if (created.isOk()) {
+      this.#ledger.acknowledged.add(created.value.id);
+      if (created.value.id !== id) this.#ledger.refused.add(id);
+    } else if (JobNotEnqueued.is(created.error)) {
+      this.#ledger.refused.add(id);
+    } else if (JobExists.is(created.error)) {
+      this.#ledger.violations.push(`A create of the fresh id ${id} met a job: ${created.error.message}`);
+    }
+  }
+
+  /** Gives a random job a random command. */
+  async command(): Promise<void> {
+    const random = this.#random;
+    const { acknowledged } = this.#ledger;
+    if (acknowledged.size === 0) return;
+    const id = random.pick([...acknowledged]);
+    const ref = new JobRef(this.#client, id);
+    const draw = random.next();
+    if (draw < 0.35) await this.#cancel(ref, random.chance(0.4));
+    else if (draw < 0.55) this.#tell("retry", id, await ref.retry({ force: random.chance(0.3) }));
+    else if (draw < 0.6) this.#tell("dismiss", id, await ref.dismiss());
+    else if (draw < 0.65) await this.#remove(ref, random.chance(0.5));
+    else await this.#wait(ref);
+  }
+
+  /** Pauses or resumes a queue. */
+  async operate(): Promise<void> {
+    const queue = this.#random.pick(queues);
+    const asked = this.#random.chance(0.5) ? "pause" : "resume";
+    const outcome = await new Queues(this.#client)[asked](queue);
+    this.#world.trace(`${this.process.name}: ${asked} ${queue}: ${outcomeText(outcome)}`);
+  }
+
+  /** Resumes all queues and releases every key that a lost job blocks. */
+  async setRight(): Promise<void> {
+    for (const queue of queues) await new Queues(this.#client).resume(queue);
+    for (const key of keys) await new Keys(this.#client).release({ type: "blocks", key });
+  }
+
+  #creator(type: JobType): JobCreator<Work, unknown, unknown> {
+    const creator = this.#creators.get(type);
+    if (creator === undefined) throw new Error(`There is no type ${type}.`);
+    return creator;
+  }
+
+  async #cancel(ref: JobRef, force: boolean): Promise<void> {
+    const outcome = await ref.cancel("by hand", { force });
+    this.#world.trace(`${this.process.name}: cancel ${ref.id}: ${outcomeText(outcome)}`);
+    if (outcome.isOk()) this.#ledger.told.push({ id: ref.id, state: outcome.value.state });
+  }
+
+  async #remove(ref: JobRef, force: boolean): Promise<void> {
+    const outcome = await ref.delete({ force });
+    this.#world.trace(`${this.process.name}: delete ${ref.id}: ${outcomeText(outcome)}`);
+    if (outcome.isOk()) this.#ledger.removed.add(ref.id);
+  }
+
+  async #wait(ref: JobRef): Promise<void> {
+    const end = await ref.wait({ timeoutMs: 10_000 });
+    this.#world.trace(`${this.process.name}: wait for ${ref.id}: ${outcomeText(end)}`);
+    if (end.isOk()) this.#ledger.told.push({ id: ref.id, state: "completed" });
+    else if (JobEnded.is(end.error)) this.#ledger.told.push({ id: ref.id, state: end.error.state });
+  }
+
+  #tell(command: string, id: string, outcome: Result<{ readonly state: JobState }, Error>): void {
+    this.#world.trace(`${this.process.name}: ${command} ${id}: ${outcomeText(outcome)}`);
+    if (outcome.isOk()) this.#ledger.told.push({ id, state: outcome.value.state });
+  }
+}
+
+function outcomeText(result: Result<unknown, Error>): string {
+  return result.isOk() ? "done" : `${result.error.name}: ${result.error.message}`;
+}
+
+/** A few steps of which the last lets the job end. */
+function randomPlan(random: Random): readonly PlanStep[] {
+  const says = ["returned", "returned", "threw", "threw", "snoozed", "terminated", "skipped"] as const;
+  const steps = Array.from({ length: random.whole(0, 3) }, () => step(random, random.pick(says)));
+  const last = random.pick(["returned", "returned", "returned", "threw", "terminated"] as const);
+  return [...steps, step(random, last)];
+}
+
+function step(random: Random, says: PlanStep["says"]): PlanStep {
+  const workMs = random.chance(0.7) ? random.whole(0, 800) : random.whole(800, 7_000);
+  return { workMs, says, notes: random.chance(0.3), isDeaf: random.chance(0.15) };
+}

@@ -1,0 +1,113 @@
+// The handlers' ledger outside the system: who is inside a handler under which token, and for how
+// long the lease of that token stands. It tells when more handlers with a standing lease are inside
+// than a key, a type or a queue allows, and when a token is carried out twice.
+
+/** A handler that has begun. */
+export interface Entry {
+  readonly jobId: string;
+  readonly token: number;
+  readonly process: string;
+  readonly groups: readonly Group[];
+}
+
+/** Handlers that share a limit: those of a key, a type or a queue. */
+export interface Group {
+  readonly name: string;
+  /** How many of them may be inside at once. */
+  readonly limit: number;
+}
+
+interface Lease {
+  until: number;
+  hasLapsed: boolean;
+}
+
+export class HandlerLedger {
+  readonly violations: string[] = [];
+  readonly #leases = new Map<string, Lease>();
+  readonly #inside = new Map<string, Entry>();
+  readonly #ever = new Set<string>();
+  readonly #said = new Map<string, string>();
+  #entries = 0;
+
+  /** How many handlers have begun. */
+  get entries(): number {
+    return this.#entries;
+  }
+
+  /** The store granted a lease, or renewed one of an active job. */
+  granted(jobId: string, token: number, until: number): void {
+    this.#leases.set(nameOf(jobId, token), { until, hasLapsed: false });
+  }
+
+  /** The store prolonged the slots of a job that ended from outside. Once lapsed, they are gone for good. */
+  prolonged(jobId: string, token: number, until: number): void {
+    const lease = this.#leases.get(nameOf(jobId, token));
+    if (lease && !lease.hasLapsed) lease.until = until;
+  }
+
+  /** Time as the store sees it, told before everything that the store does. */
+  observe(now: number): void {
+    for (const name of this.#inside.keys()) {
+      const lease = this.#leases.get(name);
+      if (lease && lease.until <= now) lease.hasLapsed = true;
+    }
+  }
+
+  /** A handler begins. */
+  entered(entry: Entry): void {
+    const name = nameOf(entry.jobId, entry.token);
+    if (this.#ever.has(name)) this.violations.push(`${name} was carried out twice.`);
+    this.#ever.add(name);
+    this.#inside.set(name, entry);
+    this.#entries++;
+    for (const group of entry.groups) this.#checkGroup(group, entry);
+  }
+
+  /** A handler is over; `said` tells how. */
+  left(jobId: string, token: number, said: string): void {
+    const name = nameOf(jobId, token);
+    this.#inside.delete(name);
+    this.#said.set(name, said);
+  }
+
+  /** A process is no more, and its handlers with it. */
+  processGone(process: string): void {
+    for (const [name, entry] of this.#inside) if (entry.process === process) this.#inside.delete(name);
+  }
+
+  /** Whether a handler ever began under the token. */
+  hasEntered(jobId: string, token: number): boolean {
+    return this.#ever.has(nameOf(jobId, token));
+  }
+
+  /** Every job that a handler ever began. */
+  jobIds(): ReadonlySet<string> {
+    return new Set([...this.#ever].map((name) => name.slice(0, name.lastIndexOf("#"))));
+  }
+
+  /** How the handler of a token ended, if it did. */
+  said(jobId: string, token: number): string | undefined {
+    return this.#said.get(nameOf(jobId, token));
+  }
+
+  #checkGroup(group: Group, entry: Entry): void {
+    const isOfGroup = ({ groups }: Entry) => groups.some(({ name }) => name === group.name);
+    const holders = [...this.#inside].filter(
+      ([name, other]) => isOfGroup(other) && this.#stands(name),
+    );
+    if (holders.length <= group.limit) return;
+    const names = holders.map(([name, { process }]) => `${name} in ${process}`).join(", ");
+    const sentence = `${holders.length} handlers are inside ${group.name}, where ${group.limit} may: ${names}`;
+    this.violations.push(`When ${nameOf(entry.jobId, entry.token)} began, ${sentence}.`);
+  }
+
+  #stands(name: string): boolean {
+    const lease = this.#leases.get(name);
+    return lease !== undefined && !lease.hasLapsed;
+  }
+}
+
+function nameOf(jobId: string, token: number): string {
+  return `${jobId}#${token}`;
+}

@@ -1,0 +1,136 @@
+// What must be true when everything is over: the log obeys the rules, and what callers and handlers
+// wrote down outside the system agrees with it.
+import { LogChecker } from "millrace/conformance";
+import type { JobEvent } from "#millrace/core/event.js";
+import { isEnded } from "#millrace/core/job.js";
+import type { Engine } from "#millrace/engine/engine.js";
+import { type JobRow, pageMax } from "#millrace/engine/query.js";
+import type { CallersLedger } from "./callers.js";
+import { capLimits } from "./contract.js";
+import type { HandlerLedger } from "./ledger.js";
+
+/** Everything that is known when a simulation is over. */
+export interface Evidence {
+  readonly engine: Engine;
+  readonly events: readonly JobEvent[];
+  readonly callers: CallersLedger;
+  readonly handlers: HandlerLedger;
+}
+
+/** Every rule that was broken, in sentences. */
+export async function judge(evidence: Evidence): Promise<readonly string[]> {
+  const { engine, events, callers, handlers } = evidence;
+  const checker = new LogChecker({
+    finished: true,
+    rows: await readRows(engine),
+    ...capLimits(),
+  });
+  for (const event of events) checker.see(event);
+  const log = checker.finish().map(({ rule, sentence, jobId }) => `${rule}: ${jobId} ${sentence}`);
+  return [
+    ...log,
+    ...callers.violations,
+    ...handlers.violations,
+    ...checkCallers(evidence),
+    ...checkHandlers(evidence),
+    ...checkRepeatable(events),
+    ...(await checkSlots(engine)),
+  ];
+}
+
+/** The whole feed. */
+export async function readFeed(engine: Engine): Promise<readonly JobEvent[]> {
+  const head = await engine.head();
+  const events: JobEvent[] = [];
+  if (head === "0") return events;
+  const stop = new AbortController();
+  for await (const { cursor, event } of engine.tail(null, stop.signal)) {
+    events.push(event);
+    if (cursor === head) stop.abort();
+  }
+  return events;
+}
+
+async function readRows(engine: Engine): Promise<readonly JobRow[]> {
+  const rows: JobRow[] = [];
+  let cursor: string | undefined;
+  do {
+    const page = await engine.query("jobs", { limit: pageMax, ...(cursor && { cursor }) });
+    rows.push(...page.entries);
+    cursor = page.nextCursor;
+  } while (cursor !== undefined);
+  return rows;
+}
+
+/** What callers were told is so. */
+function checkCallers({ events, callers, handlers }: Evidence): string[] {
+  const problems: string[] = [];
+  const states = new Map<string, Set<string>>();
+  const gone = new Set<string>();
+  for (const event of events) {
+    if (event.name === "deleted") gone.add(event.jobId);
+    states.set(event.jobId, (states.get(event.jobId) ?? new Set()).add(event.state));
+  }
+  for (const id of callers.acknowledged) {
+    if (!states.has(id)) problems.push(`The acknowledged create of ${id} is lost.`);
+  }
+  const ran = handlers.jobIds();
+  for (const id of callers.refused) {
+    if (states.has(id)) problems.push(`The create of ${id} was refused and the job exists.`);
+    if (ran.has(id)) problems.push(`The create of ${id} was refused and the job ran.`);
+  }
+  for (const id of callers.removed) {
+    if (!gone.has(id)) problems.push(`The removal of ${id} was acknowledged and the job is there.`);
+  }
+  for (const { id, state } of callers.told) {
+    if (gone.has(id) || states.get(id)?.has(state)) continue;
+    problems.push(`A caller was told that ${id} was ${state}, which the log does not know.`);
+  }
+  return problems;
+}
+
+/** What the log says of outcomes is what handlers did, and no handler ran without a start. */
+function checkHandlers({ events, handlers }: Evidence): string[] {
+  const problems: string[] = [];
+  const meant: Readonly<Record<string, string>> = { completed: "returned", skipped: "skipped" };
+  for (const event of events) {
+    if (!("token" in event) || event.token === undefined) continue;
+    const expected =
+      event.name === "failed" && event.error.reason === "terminated" ? "terminated" : meant[event.name];
+    const said = handlers.said(event.jobId, event.token);
+    if (expected === undefined || said === expected) continue;
+    const truth = said === undefined ? "never came back" : said;
+    problems.push(`${event.jobId} ${event.name} under token ${event.token}, whose handler ${truth}.`);
+  }
+  return problems;
+}
+
+/** A create with an idempotency key makes one job, however often it is sent. */
+function checkRepeatable(events: readonly JobEvent[]): string[] {
+  const problems: string[] = [];
+  const first = new Map<string, string>();
+  for (const event of events) {
+    if (event.name !== "created" || event.idempotencyKey === undefined) continue;
+    const other = first.get(event.idempotencyKey);
+    if (other !== undefined) {
+      problems.push(`${event.idempotencyKey} made both ${other} and ${event.jobId}.`);
+    }
+    first.set(event.idempotencyKey, event.jobId);
+  }
+  return problems;
+}
+
+/** When every job has ended and every lease has run out, nothing holds a slot any more. */
+async function checkSlots(engine: Engine): Promise<string[]> {
+  const { entries } = await engine.query("keys", { limit: pageMax });
+  return entries
+    .filter(({ active, queuedCount }) => active.length > 0 || queuedCount > 0)
+    .map(({ type, key, active }) => `The key ${type}/${key} is still held: ${JSON.stringify(active)}`);
+}
+
+/** Whether every job has ended. */
+export async function allEnded(engine: Engine): Promise<boolean> {
+  const counts = await engine.query("counts", {});
+  return counts.every(({ state, count }) => count === 0 || isEnded(state));
+}
+

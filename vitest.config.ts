@@ -1,0 +1,18 @@
+// How the tests run: plain Node processes, one per test file, against the built package.
+import { defineConfig } from "vitest/config";
+import { SummaryReporter } from "./scripts/summary-reporter.js";
+
+export default defineConfig({
+  test: {
+    include: ["test/**/*.test.ts"],
+    exclude: ["test/mutants/**", "node_modules/**", "dist/**"],
+    environment: "node",
+    pool: "forks",
+    testTimeout: 30_000,
+    hookTimeout: 30_000,
+    reporters: ["default", new SummaryReporter()],
+    // Node itself loads the built package, so that tests, worker threads and child processes
+    // run the very files that users get.
+    server: { deps: { external: [/\/dist\//] } },
+  },
+});
