@@ -16,6 +16,11 @@ import { Workspace } from "./workspace.js";
 
 const exitCodes = { failed: 1, wrongOptions: 2, interrupted: 130 } as const;
 
+const engineNote = {
+  file: "engine file, WAL, synchronous=FULL; one worker process",
+  memory: "engine memory, nothing is durable and no target applies; a worker in the same process",
+} as const;
+
 const help = `npm run bench -- [options]
 
   --engine file|memory  the engine of Millrace (default file)
@@ -54,13 +59,19 @@ async function main(options: Options): Promise<void> {
   }
 }
 
-function notes({ engine, workspace, sizes }: Bench, peers: readonly Peer[], left: Measure[]): string {
+function notes(
+  { engine, workspace, sizes }: Bench,
+  peers: readonly Peer[],
+  left: Measure[],
+): string {
   const lines = [
     `Node ${process.version}, ${cpus().length} cores. Contenders take turns, and each number is the median of its rounds (${shortRounds} for short measures): the machine may be noisy, so trust ratios more than rates.`,
-    `millrace: engine ${engine}${engine === "file" ? ", WAL, synchronous=FULL" : " (nothing is durable; no targets)"}; one worker process of concurrency ${workerConcurrency}; whole history kept, and read and folded again after each round. Keyed: ${keyCount} keys, one active each. -1m: ${sizes.keptJobs.toLocaleString("en-US")} finished jobs kept.`,
+    `millrace: ${engineNote[engine]} of concurrency ${workerConcurrency}; whole history kept, and read and folded again after each round. Keyed: ${keyCount} keys, one active each. -1m: ${sizes.keptJobs.toLocaleString("en-US")} finished jobs kept.`,
     `bare: ${bareSettings}.`,
     ...peers.map((peer) =>
-      peer.present ? `${peer.system}: ${peer.settings}.` : `${peer.system}: absent, ${peer.reason}.`,
+      peer.present
+        ? `${peer.system}: ${peer.settings}.`
+        : `${peer.system}: absent, ${peer.reason}.`,
     ),
     ...left.map(({ name }) => `${name}: left out, it needs the engine file.`),
     ...(workspace.isInMemory

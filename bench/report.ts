@@ -1,5 +1,12 @@
 // Shows what a run found out: one aligned table for people, and one row per number for programs.
-import { type CellName, type EngineName, type Row, type SystemName, systemNames, type Target } from "./bench.js";
+import {
+  type CellName,
+  type EngineName,
+  type Row,
+  type SystemName,
+  systemNames,
+  type Target,
+} from "./bench.js";
 import type { Results } from "./run.js";
 
 /** One number of a run, as `--json` writes it. */
@@ -89,7 +96,9 @@ function format(value: number | undefined): string {
 /** Numbers, which follow the first two columns up to `numbersEnd`, stand to the right. */
 function align(lines: readonly (readonly string[])[], numbersEnd: number): string {
   const columns = lines[0]?.map((_, column) => column) ?? [];
-  const widths = columns.map((column) => Math.max(...lines.map((line) => (line[column] ?? "").length)));
+  const widths = columns.map((column) =>
+    Math.max(...lines.map((line) => (line[column] ?? "").length)),
+  );
   return lines
     .map((line) =>
       line

@@ -246,6 +246,18 @@ describe("assertions", () => {
     await expect(failing).rejects.toThrow("sendReceipt jobs were created: job-000001.");
   });
 
+  it("know the contract's types", async () => {
+    const test = await openShop();
+    await test.service.jobs.sendReceipt.create({ orderId: "o-1" }).orThrow();
+    // @ts-expect-error the contract has no such job
+    await test.assertNotCreated("sendReceipts");
+    // @ts-expect-error an order's id is a string
+    await test.assertNotCreated("sendReceipt", { payload: { orderId: 1 } });
+    const job = await test.assertCreated("sendReceipt");
+    // @ts-expect-error a receipt's result has no such member
+    expect(job.result?.message).toBeUndefined();
+  });
+
   it("finds more jobs than a page or a batch holds", async () => {
     const test = await openShop();
     const many = Array.from({ length: 1_000 }, (_, index) => ({

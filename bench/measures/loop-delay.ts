@@ -1,6 +1,6 @@
 // Loop delay: whether Millrace leaves the event loops of its users alone while a backlog drains: that of
 // the process that runs the jobs, and that of another that creates jobs one after the other meanwhile.
-import { type Bench, engineNames, type Measure, type Readings } from "../bench.js";
+import type { Bench, Measure, Readings } from "../bench.js";
 import { undisturbedHistory } from "../millrace/drain.js";
 import { watchLoopDelay } from "../millrace/loop-delay.js";
 import { createJob, createJobs, type Stage, withStage } from "../millrace/stage.js";
@@ -16,7 +16,7 @@ const limitMs = 20;
 /** Measures the event loop's delay, in both processes. */
 export const loopDelayMeasure: Measure = {
   name,
-  engines: engineNames,
+  engines: ["file"],
   rounds: shortRounds,
   rows: [
     limitRow(name, "ms", "p99 in the worker process in a drain", limitMs),

@@ -17,7 +17,7 @@ export interface PresentPeer {
 }
 
 /** A peer that cannot be measured here. */
-export interface AbsentPeer {
+interface AbsentPeer {
   readonly system: SystemName;
   readonly present: false;
   readonly reason: string;

@@ -35,10 +35,7 @@ export async function findPlainjob(): Promise<Peer> {
   };
 }
 
-function createRound(
-  plainjob: Plainjob,
-  create: (queue: Queue, count: number) => void,
-): PeerRound {
+function createRound(plainjob: Plainjob, create: (queue: Queue, count: number) => void): PeerRound {
   return (bench) =>
     withQueue(plainjob, bench, async (queue) => {
       const count = bench.sizes.plainjobCreateJobs;

@@ -10,7 +10,7 @@ export const shop = defineService("shop", {
   sendReceipt: defineJob({
     payload: z.object({ orderId: z.string(), to: z.string() }),
     result: z.object({ messageId: z.string() }),
-    concurrency: 40,
+    concurrency: 200,
     leaseMs,
   }),
   /** Slow, and tells how far it has come. */

@@ -89,9 +89,10 @@ export class Customers {
 
   async #exportAndThinkBetter(tick: number): Promise<void> {
     if (tick === exportTick) {
-      this.#export = await this.#created(this.#jobs.exportCatalogue.create({ products: 500 }));
+      this.#export = await this.#created(this.#jobs.exportCatalogue.create({ products: 200 }));
     }
-    if (tick === cancelTick) await this.#export?.cancel("The catalogue has changed.").orThrow();
+    if (tick === Math.min(cancelTick, this.#ticks))
+      await this.#export?.cancel("The catalogue has changed.").orThrow();
   }
 
   async #created<Ref>(creating: { orThrow(): Promise<Ref> }): Promise<Ref> {

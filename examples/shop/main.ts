@@ -17,6 +17,7 @@ import { countsOf, endedCount, openCount, Watch } from "./watch.js";
 
 const exitCodes = { failed: 1, wrongOptions: 2, interrupted: 130 } as const;
 const redrawMs = 120;
+const lookRarely = 5;
 const graceMs = 3_000;
 
 /** Signals that come this close together are one wish. */
@@ -26,40 +27,35 @@ const isTerminal = process.stdout.isTTY === true && process.env.TERM !== "dumb";
 const paint = paintFor(isTerminal);
 
 async function main(options: Options): Promise<void> {
-  const folder = options.file === null ? mkdtempSync(join(tmpdir(), "millrace-shop-")) : null;
-  const removeFolder = () => {
-    if (folder !== null) rmSync(folder, { recursive: true, force: true });
-  };
-  const file = folder === null ? resolve(options.file ?? "") : join(folder, "jobs.db");
+  const file = options.file === null ? temporaryFile() : resolve(options.file);
+  // The engine is opened here and not by connect, so that the summary can read it after the stop.
+  const engine = await openEngine(`file:${file}`);
   try {
-    // The engine is opened here and not by connect, so that the summary can read it after the stop.
-    const engine = await openEngine(`file:${file}`);
-    try {
-      const service = await connect(shop, { engine, graceMs });
-      await run(service, { ...options, file }, removeFolder);
-      console.log(whatNext(options.file, openCount(await countsOf(service))));
-    } finally {
-      await engine.close();
-    }
+    const service = await connect(shop, { engine, graceMs });
+    await run(service, options, file);
+    console.log(whatNext(options.file, openCount(await countsOf(service))));
   } finally {
-    removeFolder();
+    await engine.close();
   }
 }
 
-async function run(
-  service: Service<ShopJobs>,
-  options: Options & { readonly file: string },
-  onExit: () => void,
-): Promise<void> {
+/** A fresh file that is gone when the process ends, however it ends. */
+function temporaryFile(): string {
+  const folder = mkdtempSync(join(tmpdir(), "millrace-shop-"));
+  process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
+  return join(folder, "jobs.db");
+}
+
+async function run(service: Service<ShopJobs>, options: Options, file: string): Promise<void> {
   const before = await countsOf(service);
-  const title = `The Millrace example shop, on ${options.file}`;
+  const title = `The Millrace example shop, on ${file}`;
   const view = isTerminal ? new LiveView(process.stdout, paint, title) : new PlainView(title);
   if (openCount(before) > 0) view.say(`${openCount(before)} jobs of an earlier run go on.`);
   const customers = new Customers(service, options);
   service.handle(handlers);
   const startedAt = performance.now();
   try {
-    const stop = stopOnSignals(view, onExit);
+    const stop = stopOnSignals(view);
     await service.start();
     await watchUntilDone(service, customers, view, stop);
     await service.stop();
@@ -94,10 +90,14 @@ async function watchUntilDone(
   const shopping = customers.shopUntilDone(stop);
   try {
     for (let isDone = false; !isDone && !stop.aborted; ) {
+      const lookedAt = performance.now();
       const picture = await watch.look();
-      view.show(picture, customers.traffic, performance.now() - startedAt);
+      const lookMs = performance.now() - lookedAt;
+      view.show(picture, customers.traffic, lookedAt - startedAt);
       isDone = customers.traffic.isOver && openCount(picture.counts) === 0;
-      await pause(redrawMs, undefined, { signal: stop }).catch(() => {});
+      // Counting very many jobs takes time, which the jobs should have.
+      const pauseMs = Math.max(redrawMs, lookMs * lookRarely);
+      await pause(pauseMs, undefined, { signal: stop }).catch(() => {});
     }
     await shopping;
   } finally {
@@ -106,7 +106,7 @@ async function watchUntilDone(
 }
 
 /** The first Ctrl-C stops gracefully, the second exits at once. */
-function stopOnSignals(view: View, onExit: () => void): AbortSignal {
+function stopOnSignals(view: View): AbortSignal {
   const stop = new AbortController();
   let stoppedAt = Number.NEGATIVE_INFINITY;
   const onSignal = () => {
@@ -115,7 +115,6 @@ function stopOnSignals(view: View, onExit: () => void): AbortSignal {
     if (now - stoppedAt < sameSignalMs) return;
     if (stop.signal.aborted) {
       view.stop();
-      onExit();
       process.exit(exitCodes.interrupted);
     }
     stoppedAt = now;
@@ -130,7 +129,7 @@ function stopOnSignals(view: View, onExit: () => void): AbortSignal {
 
 function whatNext(file: string | null, waiting: number): string {
   const hints = [
-    ["npm start -- --jobs 100000", "many more jobs at once"],
+    ["npm start -- --jobs 50000", "many more jobs at once"],
     [
       `npm start -- --file ${file ?? "shop.db"}`,
       "keep the file: kill -9 it, start it again, and it goes on",

@@ -39,7 +39,7 @@ export class IdempotencyConflict extends TaggedError("IdempotencyConflict")<{
   readonly existingJobId: string;
 }> {}
 
-/** A job with the caller's id exists, or existed and was deleted. */
+/** A job with the caller's id exists. */
 export class JobExists extends TaggedError("JobExists")<{
   readonly message: string;
   readonly id: string;

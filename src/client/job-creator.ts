@@ -29,6 +29,9 @@ import { type WaitFailure, type WaitOptions, waitForJob } from "./wait.js";
 /** The most jobs that one `createMany` makes. */
 export const createManyMax = batchMax;
 
+/** How many of them go to the store at a time, so that it stores some while the next are being prepared. */
+const createManyPart = 250;
+
 /** The failures of a submit. */
 export type SubmitFailure =
   | InvalidPayload
@@ -88,16 +91,8 @@ export class JobCreator<Input, Payload, Value> {
   /** Creates up to `createManyMax` jobs in one go. Each has its own outcome, in the order of the jobs. */
   createMany(
     jobs: readonly NewJob<Input>[],
-  ): AsyncResult<
-    readonly Result<JobRef<Payload, Value>, CreateFailure>[],
-    InvalidOption | StoreError
-  > {
-    return attempt(async () => {
-      if (jobs.length > createManyMax) return Result.err(tooMany(jobs.length));
-      const prepared = await this.#prepareMany(jobs);
-      const answers = await this.#client.runtime.engine.append(changesOf(prepared));
-      return Result.ok(await this.#manyCreated(prepared, answers));
-    });
+  ): AsyncResult<readonly Result<JobRef<Payload, Value>, CreateFailure>[], InvalidOption> {
+    return new AsyncResult(this.#createMany(jobs));
   }
 
   /** Creates a job, waits until it has ended, and gives its result. */
@@ -159,21 +154,47 @@ export class JobCreator<Input, Payload, Value> {
     return prepareCreate(this.#client, this.#target, checked.value, options);
   }
 
+  async #createMany(
+    jobs: readonly NewJob<Input>[],
+  ): Promise<Result<readonly Result<JobRef<Payload, Value>, CreateFailure>[], InvalidOption>> {
+    if (jobs.length > createManyMax) return Result.err(tooMany(jobs.length));
+    const chosenIds = new Set<string>();
+    const parts: Promise<readonly Result<JobRef<Payload, Value>, CreateFailure>[]>[] = [];
+    for (let start = 0; start < jobs.length; start += createManyPart) {
+      const part = jobs.slice(start, start + createManyPart);
+      parts.push(this.#createPrepared(await this.#prepareMany(part, chosenIds)));
+    }
+    return Result.ok((await Promise.all(parts)).flat());
+  }
+
   async #prepareMany(
     jobs: readonly NewJob<Input>[],
+    chosenIds: Set<string>,
   ): Promise<readonly (PreparedCreate | SubmitFailure)[]> {
     const prepared: (PreparedCreate | SubmitFailure)[] = [];
-    const chosenIds = new Set<string>();
-    for (const { payload, ...options } of jobs) {
-      const checked = this.#validate(payload);
+    for (const job of jobs) {
+      const checked = this.#validate(job.payload);
+      const options = optionsOf(job);
       const create = this.#prepare(checked instanceof Promise ? await checked : checked, options);
-      const { id } = options;
+      const { id } = job;
       // A batch holds one change per job, so that a second job of the same id is refused here.
       if (id !== undefined && chosenIds.has(id)) prepared.push(chosenTwice(id));
       else prepared.push(create);
       if (id !== undefined) chosenIds.add(id);
     }
     return prepared;
+  }
+
+  async #createPrepared(
+    prepared: readonly (PreparedCreate | SubmitFailure)[],
+  ): Promise<readonly Result<JobRef<Payload, Value>, CreateFailure>[]> {
+    try {
+      const answers = await this.#client.runtime.engine.append(changesOf(prepared));
+      return await this.#manyCreated(prepared, answers);
+    } catch (error) {
+      const fault = storeFault(error);
+      return prepared.map((create) => (create instanceof Error ? Result.err(create) : fault));
+    }
   }
 
   async #manyCreated(
@@ -218,6 +239,16 @@ export class JobCreator<Input, Payload, Value> {
       return Result.ok({ outcome: done.outcome, job, replacedJobId: done.replacedJobId });
     return Result.ok({ outcome: done.outcome, job });
   };
+}
+
+/** The options of one of many; most have none, and cost nothing then. */
+function optionsOf<Input>(job: NewJob<Input>): CreateOptions | undefined {
+  for (const name in job) {
+    if (name === "payload") continue;
+    const { payload: _, ...options } = job;
+    return options;
+  }
+  return undefined;
 }
 
 function changesOf(prepared: readonly (PreparedCreate | SubmitFailure)[]): readonly Change[] {

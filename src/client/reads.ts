@@ -20,6 +20,7 @@ import type { Client } from "./client.js";
 import { timeMs } from "./create-options.js";
 import { InvalidOption, type JobNotFound, jobNotFound } from "./errors.js";
 import { JobRef } from "./job-ref.js";
+import { keepAlive } from "./keep-alive.js";
 import { type WorkerRow, workerRows } from "./presence.js";
 
 /** Narrows a list. Without a `service` it is the caller's own; `"*"` stands for all of them. */
@@ -114,8 +115,13 @@ export class Reads {
    * Every event of the store after a cursor (from the beginning without one), then live, until the signal aborts.
    * No event is left out, and those of one job come in their order. Faults of the store are thrown.
    */
-  tail(signal: AbortSignal, cursor: string | null = null): AsyncIterable<FeedItem> {
-    return this.#client.runtime.engine.tail(cursor, signal);
+  async *tail(signal: AbortSignal, cursor: string | null = null): AsyncIterable<FeedItem> {
+    const release = keepAlive();
+    try {
+      yield* this.#client.runtime.engine.tail(cursor, signal);
+    } finally {
+      release();
+    }
   }
 
   /** The cursor of the newest event. */

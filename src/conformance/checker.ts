@@ -186,8 +186,9 @@ export class LogChecker {
     );
   }
 
+  /** A create that replaced a job took its place, also where retries by hand have overfilled the key. */
   #checkCreate(event: EventOf<"created">): void {
-    if (event.key === undefined) return;
+    if (event.key === undefined || event.policy?.outcome === "replaced") return;
     const depth = event.key.maxActive + event.key.maxQueued;
     const unfinished = this.#unfinished.size(event.key.hash);
     if (unfinished < depth) return;

@@ -166,6 +166,9 @@ function start(job: Job, command: CommandOf<"start">, now: number): Decision {
 
 function complete(job: Job, command: CommandOf<"complete">, now: number): Decision {
   const { result, continuation, completedBy, aggregate } = command;
+  if (result !== undefined && continuation === undefined && aggregate === undefined) {
+    return outcome(job, command, now, "completed", { result, completedBy });
+  }
   return outcome(
     job,
     command,
@@ -297,25 +300,24 @@ function outcome<Name extends "completed" | "failed" | "skipped">(
   name: Name,
   data: Omit<EventData[Name], "token">,
 ): Decision {
-  if (command.token !== undefined)
-    return held(job, { ...command, token: command.token }, now, name, data);
+  if (command.token !== undefined) return held(job, command as Held, now, name, data);
   if (isEnded(job.state)) return refuse("ended", `Job ${job.id} has ended as ${job.state}.`);
   return legal(job, command, now, name, data as EventData[Name]);
 }
 
+type Held = Origin & { readonly token: number };
+
 /** An event that only the holder of the current token may cause. */
 function held<Name extends EventName>(
   job: Job,
-  command: Origin & { readonly token: number },
+  command: Held,
   now: number,
   name: Name,
   data: Omit<EventData[Name], "token">,
 ): Decision {
   if (!holds(job, command.token)) return staleToken(job);
-  return legal(job, command, now, name, {
-    token: command.token,
-    ...data,
-  } as unknown as EventData[Name]);
+  (data as { token?: number }).token = command.token;
+  return legal(job, command, now, name, data as unknown as EventData[Name]);
 }
 
 function legal<Name extends EventName>(
@@ -362,30 +364,30 @@ function envelope<Name extends EventName>(
   after?: { readonly state: JobState; readonly run?: number; readonly tries?: number },
 ): EventOf<Name> {
   const { to, kind } = transitions[name];
-  const state =
-    after?.state ?? (to === "same" || to === "gone" || typeof to !== "string" ? job.state : to);
-  return {
-    name,
-    id: origin.eventId,
-    jobId: job.id,
-    service: job.service,
-    type: job.type,
-    version: kind === "change" ? job.version + 1 : job.version,
-    run: after?.run ?? job.run,
-    tries: after?.tries ?? (name === "released" ? job.tries - 1 : job.tries),
-    state,
-    previousState: job.state,
-    at: now,
-    actor: origin.actor,
-    context: job.context,
-    ...data,
-  } as EventOf<Name>;
+  const stays = to === "same" || to === "gone" || typeof to !== "string";
+  // The data becomes the event: one object instead of two, because this is done for every event there is.
+  const event = data as unknown as Writable<JobEvent>;
+  event.name = name;
+  event.id = origin.eventId;
+  event.jobId = job.id;
+  event.service = job.service;
+  event.type = job.type;
+  event.version = kind === "change" ? job.version + 1 : job.version;
+  event.run = after?.run ?? job.run;
+  event.tries = after?.tries ?? (name === "released" ? job.tries - 1 : job.tries);
+  event.state = after?.state ?? (stays ? job.state : to);
+  event.previousState = job.state;
+  event.at = now;
+  event.actor = origin.actor;
+  event.context = job.context;
+  return event as unknown as EventOf<Name>;
 }
+
+type Writable<T> = { -readonly [Name in keyof T]: T[Name] };
 
 /** Leaves out members that are `undefined`. */
 function compact<T extends object>(value: T): { [Name in keyof T]: Exclude<T[Name], undefined> } {
   const result: Record<string, unknown> = {};
-  for (const [name, member] of Object.entries(value))
-    if (member !== undefined) result[name] = member;
+  for (const name in value) if (value[name] !== undefined) result[name] = value[name];
   return result as { [Name in keyof T]: Exclude<T[Name], undefined> };
 }

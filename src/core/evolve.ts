@@ -61,12 +61,28 @@ function tokenIsCurrent(job: Job, event: JobEvent): boolean {
 function apply(job: Job | null, event: JobEvent): Job | null {
   if (event.name === "created") return create(event);
   if (event.name === "deleted" || job === null) return null;
+  if (event.name === "started" && job.progress === undefined && job.reason === undefined)
+    return start(job, event);
   const effect = effects[event.name] as (job: Job, event: JobEvent) => Changes;
   const next = changed(job, effect(job, event));
   if (transitions[event.name].kind !== "change") return next;
   next.version = job.version + 1;
   next.updatedAt = event.at;
   return next;
+}
+
+/** The most frequent change of all, written out because every claim folds it. */
+function start(job: Job, event: EventOf<"started">): Job {
+  return {
+    ...job,
+    state: "active",
+    version: job.version + 1,
+    tries: job.tries + 1,
+    token: event.token,
+    updatedAt: event.at,
+    worker: event.worker,
+    startedAt: event.at,
+  };
 }
 
 /** What an event changes of a job; a member that is `undefined` goes. */

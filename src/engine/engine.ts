@@ -36,7 +36,7 @@ export type AppendOutcome =
   | { readonly outcome: "appended"; readonly policy?: PolicyOutcome }
   /** The job has moved on, is under another token, or is gone: load it and decide again. */
   | { readonly outcome: "conflict" }
-  /** A `created` event met a job with that id. */
+  /** A `created` event met a job with that id, or one that was deleted while its worker has not let go. */
   | { readonly outcome: "exists" }
   /** A record that had to change was not at the version that the writer saw. */
   | { readonly outcome: "record_conflict"; readonly current: StoredRecord | null }
@@ -155,7 +155,9 @@ export interface Engine {
    * it is durable when the promise resolves. At most one change per job in a call.
    * A `created` event with a key is admitted under the key's policy by `core`'s `admit`,
    * and a job that it replaces is `skipped` in the same step. A `deleted` event removes the job and its log.
-   * Ending an active job from outside keeps its key and cap slots until its worker confirms or its lease lapses.
+   * Ending an active job from outside keeps its key and cap slots until its worker confirms or its lease lapses,
+   * and the id of one that was deleted is taken for as long. What the keeper gives under a token says that the
+   * lease of that token has lapsed, and is a `conflict` where it has been renewed.
    */
   append(changes: readonly Change[]): Promise<readonly AppendOutcome[]>;
 

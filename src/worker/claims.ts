@@ -12,19 +12,24 @@ const pollMinMs = 1_000;
 const pollMaxMs = 5_000;
 
 /**
- * One claim takes at most this share of all places, but never has to be smaller than the second
- * number. So handlers of one claim run while the store settles those of another, and no answer is
- * so large that it holds up the process.
+ * One claim takes at most this share of a lane's places, but never has to be smaller than the second
+ * number. So handlers of one claim run while the store settles those of another, no answer is so
+ * large that it holds up the process, and a long line of one type never keeps another waiting.
  */
 const claimShareMax = 1 / 3;
 const claimSmall = 50;
+
+/**
+ * How many claims may be under way. While jobs come in full batches, a second one goes to the store
+ * together with the outcomes of the batch before, so that one commit serves both.
+ */
+const claimsMax = 2;
 
 /** What the loop needs to know and to tell. */
 export interface ClaimsOptions {
   readonly runtime: Runtime;
   readonly lanes: readonly WorkerLane[];
-  /** How many places the worker has over all lanes, and how many of them are free. */
-  readonly concurrency: number;
+  /** How many places of the worker are free over all lanes. */
   readonly free: () => number;
   /** A job was claimed; `askedAt` is the monotonic time from which its lease counts. */
   readonly onClaimed: (lane: WorkerLane, claimed: ClaimedJob, askedAt: number) => void;
@@ -33,11 +38,13 @@ export interface ClaimsOptions {
 export class Claims {
   readonly #options: ClaimsOptions;
   readonly #lanes: ReadonlyMap<string, WorkerLane>;
-  readonly #claimMax: number;
   #isStarted = false;
-  /** The claim under way; there is never more than one. */
-  #underWay: Promise<void> | undefined;
-  /** Something happened while the claim was under way, so that it may have missed a job. */
+  readonly #underWay = new Set<Promise<void>>();
+  /** The places that the claims under way have asked for. */
+  #asked = 0;
+  /** The last claim got all that it asked for, so that there is probably more. */
+  #isBusy = false;
+  /** Something happened while a claim was under way, so that it may have missed a job. */
   #again = false;
   #pollMs = pollMinMs;
   #isFailing = false;
@@ -47,8 +54,6 @@ export class Claims {
   constructor(options: ClaimsOptions) {
     this.#options = options;
     this.#lanes = new Map(options.lanes.map((lane) => [lane.name, lane]));
-    const share = Math.ceil(options.concurrency * claimShareMax);
-    this.#claimMax = Math.min(Math.max(share, claimSmall), batchMax);
   }
 
   start(): void {
@@ -62,14 +67,15 @@ export class Claims {
     this.#isStarted = false;
     this.#sleepNoMore();
     this.#stopListening?.();
-    await this.#underWay;
+    await Promise.all(this.#underWay);
   }
 
   /** There may be a job to claim: a place came free, or the store gave a hint. */
   poke(): void {
     this.#pollMs = pollMinMs;
-    if (this.#underWay !== undefined) this.#again = true;
-    else this.#claim();
+    const isOpen = this.#underWay.size < (this.#isBusy ? claimsMax : 1);
+    if (isOpen) this.#claim();
+    else this.#again = true;
   }
 
   #claim(): void {
@@ -78,16 +84,28 @@ export class Claims {
     if (ask.limit === 0) return;
     this.#sleepNoMore();
     this.#again = false;
-    this.#underWay = this.#carryOut(ask);
+    this.#reserve(ask, 1);
+    const claim = this.#carryOut(ask).finally(() => this.#underWay.delete(claim));
+    this.#underWay.add(claim);
+  }
+
+  /** Counts the places that a claim asks for, or no longer asks for, as taken. */
+  #reserve(ask: ClaimAsk, sign: 1 | -1): void {
+    this.#asked += sign * ask.limit;
+    for (const { lane, free } of ask.lanes) {
+      const asked = this.#lanes.get(lane);
+      if (asked) asked.asked += sign * Math.min(free, ask.limit);
+    }
   }
 
   #ask(): ClaimAsk {
     const { lanes, free, runtime } = this.#options;
-    const open = Math.max(free(), 0);
+    const open = Math.max(free() - this.#asked, 0);
     let wanted = 0;
     const asked = [];
     for (const lane of lanes) {
-      const places = Math.min(lane.settings.concurrency - lane.running, open);
+      const { concurrency } = lane.settings;
+      const places = Math.min(concurrency - lane.running - lane.asked, open, claimMax(concurrency));
       if (places <= 0) continue;
       asked.push({ ...lane.ask, free: places });
       wanted += places;
@@ -95,7 +113,7 @@ export class Claims {
     return {
       worker: runtime.instance,
       lanes: asked,
-      limit: Math.min(wanted, open, this.#claimMax),
+      limit: Math.min(wanted, open, batchMax),
     };
   }
 
@@ -105,12 +123,14 @@ export class Claims {
     const now = engine.now();
     try {
       const answer = await engine.claim(ask);
-      this.#underWay = undefined;
+      this.#reserve(ask, -1);
+      this.#isBusy = answer.jobs.length === ask.limit;
       this.#recovered();
       for (const claimed of answer.jobs) this.#take(claimed, askedAt);
-      this.#goOn(ask, answer, now);
+      this.#goOn(answer, now);
     } catch (error) {
-      this.#underWay = undefined;
+      this.#reserve(ask, -1);
+      this.#isBusy = false;
       this.#failed(error);
     }
   }
@@ -121,9 +141,9 @@ export class Claims {
   }
 
   /** Claims again at once where there may be more, and sleeps otherwise. */
-  #goOn(ask: ClaimAsk, answer: ClaimAnswer, askedAt: number): void {
+  #goOn(answer: ClaimAnswer, askedAt: number): void {
     if (answer.jobs.length > 0) this.#pollMs = pollMinMs;
-    if (this.#again || answer.jobs.length === ask.limit) {
+    if (this.#again || this.#isBusy) {
       this.#claim();
       return;
     }
@@ -142,7 +162,7 @@ export class Claims {
     this.#sleepNoMore();
     this.#callOff = this.#options.runtime.clock.after(delayMs, () => {
       this.#callOff = undefined;
-      if (this.#underWay === undefined) this.#claim();
+      if (this.#underWay.size === 0) this.#claim();
     });
   }
 
@@ -167,4 +187,9 @@ export class Claims {
     this.#isFailing = false;
     this.#options.runtime.logger.info({}, "Jobs can be claimed again.");
   }
+}
+
+/** The most jobs that one claim takes from a lane. */
+function claimMax(concurrency: number): number {
+  return Math.max(Math.ceil(concurrency * claimShareMax), claimSmall);
 }

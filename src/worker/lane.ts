@@ -26,6 +26,8 @@ export interface WorkerLane extends WorkerJob {
   readonly ask: Omit<ClaimLane, "free">;
   /** How many of its places are taken. */
   running: number;
+  /** How many more are asked for by claims under way. */
+  asked: number;
 }
 
 /** Sets up the lane of a handler. */
@@ -40,6 +42,7 @@ export function createLane(job: WorkerJob): WorkerLane {
     settings,
     renewMs: Math.min(settings.renewMs, settings.leaseMs / 3),
     running: 0,
+    asked: 0,
     ask: {
       lane,
       service,

@@ -96,7 +96,6 @@ class JobWorker implements Worker {
     this.#claims = new Claims({
       runtime,
       lanes,
-      concurrency: this.#concurrency,
       free: () => Math.min(this.#concurrency - this.#running, this.#unsettledFree()),
       onClaimed: (lane, claimed, askedAt) => this.#take(lane, claimed, askedAt),
     });

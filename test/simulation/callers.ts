@@ -1,6 +1,6 @@
 // The callers: they create jobs and give commands through the real client, and keep their own list
 // of what they were told.
-import { Result } from "better-result";
+import type { Result } from "better-result";
 import type { Client } from "#millrace/client/client.js";
 import { JobEnded, JobExists, JobNotEnqueued } from "#millrace/client/errors.js";
 import { JobCreator } from "#millrace/client/job-creator.js";
@@ -9,21 +9,9 @@ import { Keys, Queues } from "#millrace/client/queues.js";
 import { boundJobs } from "#millrace/contract/definition.js";
 import type { JobState } from "#millrace/core/job.js";
 import { contract, type JobType, keys, type PlanStep, queues, type Work } from "./contract.js";
+import type { CallersLedger } from "./ledger.js";
 import type { Random } from "./random.js";
 import type { World } from "./world.js";
-
-/** What callers were told, outside the system. */
-export class CallersLedger {
-  /** Creates that were acknowledged. */
-  readonly acknowledged = new Set<string>();
-  /** Ids that were refused, and must never be seen. */
-  readonly refused = new Set<string>();
-  /** States that a caller was told a job is in or has come to. */
-  readonly told: { readonly id: string; readonly state: JobState }[] = [];
-  /** Jobs that a caller was told are gone. */
-  readonly removed = new Set<string>();
-  readonly violations: string[] = [];
-}
 
 export class Caller {
   readonly #world: World;
@@ -72,7 +60,9 @@ export class Caller {
     } else if (JobNotEnqueued.is(created.error)) {
       this.#ledger.refused.add(id);
     } else if (JobExists.is(created.error)) {
-      this.#ledger.violations.push(`A create of the fresh id ${id} met a job: ${created.error.message}`);
+      this.#ledger.violations.push(
+        `A create of the fresh id ${id} met a job: ${created.error.message}`,
+      );
     }
   }
 
@@ -142,7 +132,15 @@ function outcomeText(result: Result<unknown, Error>): string {
 
 /** A few steps of which the last lets the job end. */
 function randomPlan(random: Random): readonly PlanStep[] {
-  const says = ["returned", "returned", "threw", "threw", "snoozed", "terminated", "skipped"] as const;
+  const says = [
+    "returned",
+    "returned",
+    "threw",
+    "threw",
+    "snoozed",
+    "terminated",
+    "skipped",
+  ] as const;
   const steps = Array.from({ length: random.whole(0, 3) }, () => step(random, random.pick(says)));
   const last = random.pick(["returned", "returned", "returned", "threw", "terminated"] as const);
   return [...steps, step(random, last)];

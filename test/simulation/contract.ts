@@ -1,12 +1,11 @@
 // The service that is simulated: every rule that a job type can have, with leases of a few seconds,
 // and handlers that do what the job's own plan says.
 import type { StandardSchemaV1 } from "@standard-schema/spec";
-import { boundJobs } from "#millrace/contract/definition.js";
 import { defineJob, defineService } from "#millrace/contract/define.js";
-import type { JobSettings } from "#millrace/contract/settings.js";
-import type { Handler, WorkerJob } from "#millrace/worker/worker.js";
+import { boundJobs } from "#millrace/contract/definition.js";
 import { skip, snooze, terminate } from "#millrace/worker/outcome.js";
-import type { Group, HandlerLedger } from "./ledger.js";
+import type { Handler, WorkerJob } from "#millrace/worker/worker.js";
+import { groupsOf, type HandlerLedger } from "./ledger.js";
 import type { SimulatedProcess } from "./process.js";
 
 /** How long a hold lasts in the simulation. */
@@ -85,34 +84,6 @@ export const keys = ["a", "b"] as const;
 /** The queues that an operator pauses. */
 export const queues = ["plain", "shared", "requeues"] as const;
 
-/** The limits of all types and all queues, by the names that the checker gives them. */
-export function capLimits(): {
-  readonly typeLimits: Readonly<Record<string, number>>;
-  readonly queueLimits: Readonly<Record<string, number>>;
-} {
-  const typeLimits: Record<string, number> = {};
-  const queueLimits: Record<string, number> = {};
-  for (const { service, type, queue, definition } of boundJobs(contract)) {
-    const { maxActive } = definition.settings;
-    const queueMaxActive = definition.settings.queue.maxActive;
-    if (maxActive !== undefined) typeLimits[`${service}/${type}`] = maxActive;
-    if (queueMaxActive !== undefined) queueLimits[`${service}/${queue}`] = queueMaxActive;
-  }
-  return { typeLimits, queueLimits };
-}
-
-/** The limits that a job counts against while its handler is inside. */
-export function groupsOf(type: string, queue: string, settings: JobSettings, key: string): Group[] {
-  const groups: Group[] = [];
-  const { keyConcurrency, maxActive } = settings;
-  if (keyConcurrency) groups.push({ name: `key ${type}/${key}`, limit: keyConcurrency.maxActive });
-  if (maxActive !== undefined) groups.push({ name: `type ${type}`, limit: maxActive });
-  if (settings.queue.maxActive !== undefined) {
-    groups.push({ name: `queue ${queue}`, limit: settings.queue.maxActive });
-  }
-  return groups;
-}
-
 /** What a handler works with: its process, the tokens that the process has claimed, and the ledger. */
 export interface HandlerPlace {
   readonly process: SimulatedProcess;
@@ -128,7 +99,7 @@ export function workerJobs({ process, tokens, ledger, types }: HandlerPlace): Wo
     const handler: Handler = async (job) => {
       const { key, plan } = job.payload as Work;
       const token = tokens.get(job.id) ?? 0;
-      const groups = groupsOf(bound.type, bound.queue, bound.definition.settings, key);
+      const groups = groupsOf(bound, key);
       ledger.entered({ jobId: job.id, token, process: process.name, groups });
       const step = plan[Math.min(token, plan.length) - 1] ?? quick;
       let said: PlanStep["says"] = "threw";

@@ -60,11 +60,14 @@ export function observedEngine(engine: Engine, ledger: HandlerLedger): Engine {
   const seen: Pick<Engine, "claim" | "renew"> = {
     claim: async (ask) => {
       // Both calls take effect now, one right after the other.
-      const settings = engine.records(ask.lanes.map((lane) => recordId.queue(lane.service, lane.queue)));
+      const settings = engine.records(
+        ask.lanes.map((lane) => recordId.queue(lane.service, lane.queue)),
+      );
       const answer = await engine.claim(ask);
       const paused = new Set<string>();
       for (const record of await settings) {
-        if ((record?.body as { paused?: boolean } | undefined)?.paused) paused.add(record?.id ?? "");
+        if ((record?.body as { paused?: boolean } | undefined)?.paused)
+          paused.add(record?.id ?? "");
       }
       for (const { job, leaseUntil } of answer.jobs) {
         ledger.granted(job.id, job.token, leaseUntil);

@@ -1,6 +1,22 @@
-// The handlers' ledger outside the system: who is inside a handler under which token, and for how
-// long the lease of that token stands. It tells when more handlers with a standing lease are inside
-// than a key, a type or a queue allows, and when a token is carried out twice.
+// The two ledgers outside the system: what callers were told, and what handlers did.
+// The handlers' ledger knows who is inside a handler under which token, and for how long the lease
+// of that token stands. It tells when more handlers with a standing lease are inside than a key,
+// a type or a queue allows, and when a token is carried out twice.
+import type { BoundJob } from "#millrace/contract/definition.js";
+import type { JobState } from "#millrace/core/job.js";
+
+/** What callers were told. */
+export class CallersLedger {
+  /** Creates that were acknowledged. */
+  readonly acknowledged = new Set<string>();
+  /** Ids that were refused, and must never be seen. */
+  readonly refused = new Set<string>();
+  /** States that a caller was told a job is in or has come to. */
+  readonly told: { readonly id: string; readonly state: JobState }[] = [];
+  /** Jobs that a caller was told are gone. */
+  readonly removed = new Set<string>();
+  readonly violations: string[] = [];
+}
 
 /** A handler that has begun. */
 export interface Entry {
@@ -73,7 +89,8 @@ export class HandlerLedger {
 
   /** A process is no more, and its handlers with it. */
   processGone(process: string): void {
-    for (const [name, entry] of this.#inside) if (entry.process === process) this.#inside.delete(name);
+    for (const [name, entry] of this.#inside)
+      if (entry.process === process) this.#inside.delete(name);
   }
 
   /** Whether a handler ever began under the token. */
@@ -110,4 +127,33 @@ export class HandlerLedger {
 
 function nameOf(jobId: string, token: number): string {
   return `${jobId}#${token}`;
+}
+
+/** The limits that a job counts against while its handler is inside. */
+export function groupsOf({ type, queue, definition }: BoundJob, key: string): Group[] {
+  const { keyConcurrency, maxActive, queue: queueSettings } = definition.settings;
+  const groups: Group[] = [];
+  if (keyConcurrency) groups.push({ name: `key ${type}/${key}`, limit: keyConcurrency.maxActive });
+  if (maxActive !== undefined) groups.push({ name: `type ${type}`, limit: maxActive });
+  if (queueSettings.maxActive !== undefined) {
+    groups.push({ name: `queue ${queue}`, limit: queueSettings.maxActive });
+  }
+  return groups;
+}
+
+/** The limits of all types and all queues of a contract, by the names that the checker gives them. */
+export function capLimits(bound: readonly BoundJob[]): {
+  readonly typeLimits: Readonly<Record<string, number>>;
+  readonly queueLimits: Readonly<Record<string, number>>;
+} {
+  const typeLimits: Record<string, number> = {};
+  const queueLimits: Record<string, number> = {};
+  for (const { service, type, queue, definition } of bound) {
+    const { maxActive, queue: queueSettings } = definition.settings;
+    if (maxActive !== undefined) typeLimits[`${service}/${type}`] = maxActive;
+    if (queueSettings.maxActive !== undefined) {
+      queueLimits[`${service}/${queue}`] = queueSettings.maxActive;
+    }
+  }
+  return { typeLimits, queueLimits };
 }

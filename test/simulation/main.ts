@@ -51,7 +51,9 @@ async function run({ seeds, first, verbose }: Wish): Promise<number> {
     }
     if (count % 100 === 0 || count === seeds) {
       const seconds = (performance.now() - startedAt) / 1_000;
-      process.stderr.write(`${count}/${seeds} seeds, ${failed.length} failed, ${seconds.toFixed(1)} s\n`);
+      process.stderr.write(
+        `${count}/${seeds} seeds, ${failed.length} failed, ${seconds.toFixed(1)} s\n`,
+      );
     }
   }
   console.log(`${seeds} seeds from ${first}: ${jobs} jobs, ${entries} handlers, ${events} events.`);

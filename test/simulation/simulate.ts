@@ -1,8 +1,10 @@
 // One simulation: a storm over a few processes and jobs, then everything heals and every job must end.
 import { createHash } from "node:crypto";
-import { Caller, CallersLedger } from "./callers.js";
-import { leaseMs } from "./contract.js";
+import { boundJobs } from "#millrace/contract/definition.js";
+import { Caller } from "./callers.js";
+import { contract, leaseMs } from "./contract.js";
 import type { Weather } from "./engines.js";
+import { CallersLedger } from "./ledger.js";
 import type { Random } from "./random.js";
 import { allEnded, judge, readFeed } from "./verdict.js";
 import { type Crew, World } from "./world.js";
@@ -46,7 +48,8 @@ export async function simulate(
     await new Storm(world, callers).rage();
     const isHealed = await heal(world, callers);
     const events = await readFeed(world.engine);
-    const evidence = { engine: world.engine, events, callers, handlers: world.ledger };
+    const jobs = boundJobs(contract);
+    const evidence = { jobs, engine: world.engine, events, callers, handlers: world.ledger };
     const violations = [...faults, ...(await judge(evidence))];
     if (!isHealed) violations.push(`Not every job ended within ${healMaxMs} ms after the storm.`);
     await world.engine.close();

@@ -1,16 +1,16 @@
 // What must be true when everything is over: the log obeys the rules, and what callers and handlers
 // wrote down outside the system agrees with it.
 import { LogChecker } from "millrace/conformance";
+import type { BoundJob } from "#millrace/contract/definition.js";
 import type { JobEvent } from "#millrace/core/event.js";
 import { isEnded } from "#millrace/core/job.js";
 import type { Engine } from "#millrace/engine/engine.js";
 import { type JobRow, pageMax } from "#millrace/engine/query.js";
-import type { CallersLedger } from "./callers.js";
-import { capLimits } from "./contract.js";
-import type { HandlerLedger } from "./ledger.js";
+import { type CallersLedger, capLimits, type HandlerLedger } from "./ledger.js";
 
-/** Everything that is known when a simulation is over. */
+/** Everything that is known when all is over. */
 export interface Evidence {
+  readonly jobs: readonly BoundJob[];
   readonly engine: Engine;
   readonly events: readonly JobEvent[];
   readonly callers: CallersLedger;
@@ -19,14 +19,16 @@ export interface Evidence {
 
 /** Every rule that was broken, in sentences. */
 export async function judge(evidence: Evidence): Promise<readonly string[]> {
-  const { engine, events, callers, handlers } = evidence;
+  const { jobs, engine, events, callers, handlers } = evidence;
   const checker = new LogChecker({
     finished: true,
     rows: await readRows(engine),
-    ...capLimits(),
+    ...capLimits(jobs),
   });
   for (const event of events) checker.see(event);
-  const log = checker.finish().map(({ rule, sentence, jobId }) => `${rule}: ${jobId} ${sentence}`);
+  const log = checker
+    .finish()
+    .map(({ rule, sentence, jobId }) => `${rule}: ${sentence} (${jobId})`);
   return [
     ...log,
     ...callers.violations,
@@ -96,11 +98,15 @@ function checkHandlers({ events, handlers }: Evidence): string[] {
   for (const event of events) {
     if (!("token" in event) || event.token === undefined) continue;
     const expected =
-      event.name === "failed" && event.error.reason === "terminated" ? "terminated" : meant[event.name];
+      event.name === "failed" && event.error.reason === "terminated"
+        ? "terminated"
+        : meant[event.name];
     const said = handlers.said(event.jobId, event.token);
     if (expected === undefined || said === expected) continue;
     const truth = said === undefined ? "never came back" : said;
-    problems.push(`${event.jobId} ${event.name} under token ${event.token}, whose handler ${truth}.`);
+    problems.push(
+      `${event.jobId} ${event.name} under token ${event.token}, whose handler ${truth}.`,
+    );
   }
   return problems;
 }
@@ -125,7 +131,9 @@ async function checkSlots(engine: Engine): Promise<string[]> {
   const { entries } = await engine.query("keys", { limit: pageMax });
   return entries
     .filter(({ active, queuedCount }) => active.length > 0 || queuedCount > 0)
-    .map(({ type, key, active }) => `The key ${type}/${key} is still held: ${JSON.stringify(active)}`);
+    .map(
+      ({ type, key, active }) => `The key ${type}/${key} is still held: ${JSON.stringify(active)}`,
+    );
 }
 
 /** Whether every job has ended. */
@@ -133,4 +141,3 @@ export async function allEnded(engine: Engine): Promise<boolean> {
   const counts = await engine.query("counts", {});
   return counts.every(({ state, count }) => count === 0 || isEnded(state));
 }
-

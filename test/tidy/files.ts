@@ -16,7 +16,7 @@ const root = fileURLToPath(new URL("../..", import.meta.url));
 
 /** Folders that no one writes by hand; the same names stand in .gitignore. */
 const generatedFolders = new Set([".git", "node_modules", "dist", "coverage"]);
-const databaseFile = /\.(?:db|db-wal|db-shm|db-wake|tgz)$/;
+const databaseFile = /\.(?:db|db-wal|db-shm|db-wake-ready|db-wake-ended|tgz)$/;
 const codeFile = /\.(?:ts|tsx|mts|js|mjs|cjs)$/;
 const codeFolder = /^(?:src|test|bench|examples|scripts)\//;
 

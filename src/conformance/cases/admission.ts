@@ -135,6 +135,35 @@ export const admissionCases = concern("admission", [
     },
   },
   {
+    name: "replace-oldest goes by the time of creation, also for jobs that were retried by hand",
+    async run(env) {
+      const key = env.key("k", { maxQueued: 1, whenFull: "replace-oldest" });
+      await create(env, "old", key);
+      await env.command("old", { command: "cancel" });
+      await create(env, "young", key);
+      await env.command("old", { command: "retry", runAt: env.now });
+      const policy = { outcome: "replaced", replacedJobId: "old" };
+      assert.deepEqual(await create(env, "new", key), { outcome: "appended", policy });
+    },
+  },
+  {
+    name: "a key that retries by hand have overfilled replaces one for one",
+    async run(env) {
+      const key = env.key("k", { maxQueued: 0, whenFull: "replace-oldest" });
+      await create(env, "a", key);
+      await env.command("a", { command: "cancel" });
+      await create(env, "b", key);
+      await env.command("a", { command: "retry", runAt: env.now });
+      assert.equal((await create(env, "c", key)).outcome, "appended");
+      assert.equal((await env.load("a")).state, "skipped");
+      assert.equal(
+        (await create(env, "d", { ...key, whenFull: "reject" })).outcome,
+        "not_admitted",
+      );
+      assert.equal((await env.claim()).length, 1);
+    },
+  },
+  {
     name: "replace-oldest never replaces a job that runs or is blocked",
     async run(env) {
       const key = env.key("k", { maxQueued: 1, whenFull: "replace-oldest" });

@@ -143,6 +143,22 @@ export const capCases = concern("caps", [
     },
   },
   {
+    name: "a cap that fills up during a claim does not hide the jobs of other lanes",
+    async run(env) {
+      const queue = "shared";
+      await env.createMany(2, { type: "a", queue, priority: 5 });
+      await env.createMany(2, { type: "b", queue, priority: 5 });
+      await env.createMany(2, { type: "c" });
+      const lanes = [
+        { type: "a", queue, queueMaxActive: 1 },
+        { type: "b", queue, queueMaxActive: 1 },
+        { type: "c" },
+      ];
+      const claimed = await env.claim(lanes, { limit: 2 });
+      assert.deepEqual(claimed.map(({ type }) => type).sort(), ["a", "c"]);
+    },
+  },
+  {
     name: "the caps of services do not disturb each other",
     async run(env) {
       await env.create();

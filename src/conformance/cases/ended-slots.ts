@@ -169,6 +169,25 @@ export const endedSlotCases = concern("slots of ended jobs", [
     },
   },
   {
+    name: "a job that was deleted while it ran keeps its slot, and its id is taken until the slot is free",
+    async run(env) {
+      const key = env.key("k", { maxActive: 2 });
+      const lane = { typeMaxActive: 2, queueMaxActive: 2 };
+      await env.create({ id: "same", key });
+      await env.claimOne(lane);
+      await env.command("same", { command: "delete", reason: "test", force: true });
+      // A worker still runs under the old job's token, which a new job of that id would use again.
+      assert.deepEqual(await env.append(env.creation({ id: "same", key })), { outcome: "exists" });
+      assert.deepEqual(await env.append(env.creation({ id: "same" })), { outcome: "exists" });
+      await env.create({ id: "second", key });
+      assert.deepEqual(ids(await env.claim(lane)), ["second"]);
+      await env.nothingClaimable(lane);
+      env.clock.advance(leaseMs);
+      await env.create({ id: "same", key });
+      assert.deepEqual(ids(await env.claim(lane)), ["same"]);
+    },
+  },
+  {
     name: "an outcome of the worker itself frees its slots at once",
     async run(env) {
       const caps = { typeMaxActive: 1, queueMaxActive: 1 };

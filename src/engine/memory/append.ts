@@ -8,7 +8,7 @@ import { evolve } from "../../core/evolve.js";
 import { isEnded, type Job, type PolicyOutcome } from "../../core/job.js";
 import { transitions } from "../../core/transitions.js";
 import type { AppendOutcome, Change } from "../engine.js";
-import { beginAttempt, confirmEnd, endAttempt } from "./attempts.js";
+import { beginAttempt, confirmEnd, endAttempt, isStillHeld } from "./attempts.js";
 import { admitToKey, countTakeover, keyOf, policyOutcome, promote } from "./keys.js";
 import { type StagedWrites, stageWrites, storeStaged } from "./records.js";
 import { copy, type Entry, enterLine, isWaiting, leaveLine, type Store } from "./store.js";
@@ -26,7 +26,9 @@ export function appendChange(store: Store, change: Change, by: ChangedBy): Appen
 
   const event = copy(change.event);
   const entry = store.jobs.get(change.job.id) ?? null;
-  if (event.name === "created" && entry !== null) return { outcome: "exists" };
+  if (event.name === "created" && (entry !== null || isStillHeld(store, event.jobId))) {
+    return { outcome: "exists" };
+  }
   if (event.jobId !== change.job.id || !meets(entry?.job ?? null, change)) return conflict;
   if (evolve(entry?.job ?? null, event).ignored !== null) return conflict;
   if (event.name === "created") return appendCreated(store, event, staged);
@@ -163,10 +165,10 @@ function tendKey(store: Store, entry: Entry | null, before: Job | null, event: J
   if (entry !== null && !isEnded(entry.job.state)) key.members.set(job.id, entry);
   else key.members.delete(job.id);
   countTakeover(key, event);
-  // Slots are given out when one may be free or somebody new may take one, and otherwise by claims.
+  // Slots are given out when one may be free or somebody new has come, and otherwise by claims.
   const movedOn = before !== null && !isEnded(before.state) && entry?.job.state !== "active";
-  const isDue = entry !== null && isWaiting(entry.job) && entry.job.runAt <= store.now();
-  if (movedOn || isDue) promote(store, key);
+  const hasCome = key.members.has(job.id) && (before === null || isEnded(before.state));
+  if (movedOn || (hasCome && job.runAt <= store.now())) promote(store, key);
 }
 
 function hint(

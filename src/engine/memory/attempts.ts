@@ -19,7 +19,7 @@ export function beginAttempt(store: Store, entry: Entry, leaseMs: number): void 
     ended: false,
   };
   entry.attempt = attempt;
-  store.attempts.set(nameOf(job.id, job.token), attempt);
+  store.attempts.add(attempt);
   keyOf(store, job)?.attempts.add(attempt);
 }
 
@@ -37,14 +37,14 @@ export function endAttempt(store: Store, entry: Entry, by: "worker" | "outside")
 
 /** Frees what an ended token still holds: its worker has confirmed. */
 export function confirmEnd(store: Store, jobId: string, token: number): void {
-  const attempt = store.attempts.get(nameOf(jobId, token));
-  if (attempt?.ended) freeSlots(store, attempt);
+  const attempt = endedAttempt(store, jobId, token);
+  if (attempt !== null) freeSlots(store, attempt);
 }
 
 /** Frees the slots of ended attempts whose lease has lapsed. */
 export function freeLapsedSlots(store: Store): void {
   const now = store.now();
-  for (const attempt of [...store.attempts.values()]) {
+  for (const attempt of [...store.attempts]) {
     if (attempt.ended && attempt.leaseUntil <= now) freeSlots(store, attempt);
   }
 }
@@ -52,13 +52,15 @@ export function freeLapsedSlots(store: Store): void {
 /** Extends a lease and the slots that go with it. */
 export function renewLease(store: Store, held: HeldLease): RenewOutcome {
   const now = store.now();
-  const attempt = store.attempts.get(nameOf(held.job.id, held.token));
+  const entry = store.jobs.get(held.job.id);
+  const active = entry?.attempt?.token === held.token ? entry.attempt : null;
+  const attempt = active ?? endedAttempt(store, held.job.id, held.token);
   // A slot that has lapsed may have been given away and must not come back.
   if (attempt && (!attempt.ended || attempt.leaseUntil > now)) {
     attempt.leaseUntil = now + held.leaseMs;
     attempt.heartbeatAt = now;
   }
-  const job = store.jobs.get(held.job.id)?.job ?? null;
+  const job = entry?.job ?? null;
   if (job === null || job.token !== held.token) {
     return { outcome: "lost", state: job?.state ?? null };
   }
@@ -74,7 +76,7 @@ export class CapCounter {
 
   constructor(store: Store) {
     const now = store.now();
-    for (const { job, ended, leaseUntil } of store.attempts.values()) {
+    for (const { job, ended, leaseUntil } of store.attempts) {
       if (!ended || leaseUntil > now) this.take(job);
     }
   }
@@ -85,12 +87,13 @@ export class CapCounter {
     }
   }
 
-  hasRoom(lane: ClaimLane): boolean {
-    const byType = this.#taken.get(typeCap(lane)) ?? 0;
-    const byQueue = this.#taken.get(queueCap(lane)) ?? 0;
-    return (
-      byType < (lane.typeMaxActive ?? Number.POSITIVE_INFINITY) &&
-      byQueue < (lane.queueMaxActive ?? Number.POSITIVE_INFINITY)
+  /** How many more jobs of a lane its caps let in. */
+  room(lane: ClaimLane): number {
+    const { typeMaxActive = Number.POSITIVE_INFINITY, queueMaxActive = Number.POSITIVE_INFINITY } =
+      lane;
+    return Math.min(
+      typeMaxActive - (this.#taken.get(typeCap(lane)) ?? 0),
+      queueMaxActive - (this.#taken.get(queueCap(lane)) ?? 0),
     );
   }
 }
@@ -104,12 +107,25 @@ function freeSlots(store: Store, attempt: Attempt): void {
 }
 
 function dropAttempt(store: Store, attempt: Attempt): void {
-  store.attempts.delete(nameOf(attempt.job.id, attempt.token));
+  store.attempts.delete(attempt);
   keyOf(store, attempt.job)?.attempts.delete(attempt);
 }
 
-function nameOf(jobId: string, token: number): string {
-  return `${jobId}#${token}`;
+/** Whether a worker has not let go of a job that was deleted: a new job of that id would use its token again. */
+export function isStillHeld(store: Store, jobId: string): boolean {
+  const now = store.now();
+  for (const { job, ended, leaseUntil } of store.attempts) {
+    if (ended && job.id === jobId && leaseUntil > now) return true;
+  }
+  return false;
+}
+
+/** The attempt of a token that was ended from outside and still holds its slots. */
+function endedAttempt(store: Store, jobId: string, token: number): Attempt | null {
+  for (const attempt of store.attempts) {
+    if (attempt.ended && attempt.job.id === jobId && attempt.token === token) return attempt;
+  }
+  return null;
 }
 
 function typeCap(job: { readonly service: string; readonly type: string }): string {

@@ -17,6 +17,12 @@ interface OpenLane {
   free: number;
 }
 
+/** A job at the front of its lane. */
+interface Candidate {
+  readonly entry: Entry;
+  readonly lane: OpenLane;
+}
+
 /** Starts claimable jobs for a worker. A job whose deadline has come is expired instead. */
 export function claimJobs(store: Store, ask: ClaimAsk): ClaimAnswer {
   freeLapsedSlots(store);
@@ -26,14 +32,18 @@ export function claimJobs(store: Store, ask: ClaimAsk): ClaimAnswer {
     .map((lane): OpenLane => ({ ask: lane, free: lane.free }));
   const caps = new CapCounter(store);
   const jobs: ClaimedJob[] = [];
-  while (jobs.length < ask.limit) {
-    const found = nextClaimable(store, open, caps);
-    if (found === null) break;
-    const claimed = take(store, found.entry, found.lane.ask, ask.worker);
-    if (claimed === null) continue;
-    jobs.push(claimed);
-    found.lane.free -= 1;
-    caps.take(found.lane.ask);
+  // Jobs that expire leave room for others, and so do lanes whose caps fill up on the way.
+  for (;;) {
+    const candidates = firstInLine(store, open, caps, ask.limit - jobs.length);
+    if (candidates.length === 0) break;
+    for (const { entry, lane } of candidates) {
+      if (caps.room(lane.ask) <= 0) continue;
+      const claimed = take(store, entry, lane.ask, ask.worker);
+      if (claimed === null) continue;
+      jobs.push(claimed);
+      lane.free -= 1;
+      caps.take(lane.ask);
+    }
   }
   return { jobs, nextDueAt: nextDueAt(store, ask.lanes) };
 }
@@ -58,22 +68,27 @@ function isPaused(store: Store, service: string, queue: string): boolean {
   return bodyIsPaused(readRecord(store, recordId.queue(service, queue)));
 }
 
-function nextClaimable(
+/** The first in line over all lanes that have places left. */
+function firstInLine(
   store: Store,
   open: readonly OpenLane[],
   caps: CapCounter,
-): { readonly entry: Entry; readonly lane: OpenLane } | null {
+  limit: number,
+): readonly Candidate[] {
   const now = store.now();
-  let found: { readonly entry: Entry; readonly lane: OpenLane } | null = null;
+  const candidates: Candidate[] = [];
   for (const lane of open) {
-    if (lane.free <= 0 || !caps.hasRoom(lane.ask)) continue;
-    // The clock may have gone back since a job was lined up.
-    const entry = linesOf(store, lane.ask.lane).ready.entries.find(({ job }) => job.runAt <= now);
-    if (entry && (found === null || compareOrder(entry.job, found.entry.job) < 0)) {
-      found = { entry, lane };
+    let places = Math.min(lane.free, limit, caps.room(lane.ask));
+    for (const entry of linesOf(store, lane.ask.lane).ready.entries) {
+      if (places <= 0) break;
+      // The clock may have gone back since a job was lined up.
+      if (entry.job.runAt > now) continue;
+      candidates.push({ entry, lane });
+      places -= 1;
     }
   }
-  return found;
+  candidates.sort((a, b) => compareOrder(a.entry.job, b.entry.job));
+  return candidates.slice(0, Math.max(limit, 0));
 }
 
 function take(store: Store, entry: Entry, lane: ClaimLane, worker: string): ClaimedJob | null {
@@ -95,7 +110,7 @@ function take(store: Store, entry: Entry, lane: ClaimLane, worker: string): Clai
 /** When the next job of these lanes becomes due, or the next slot of an ended job lapses. */
 function nextDueAt(store: Store, lanes: readonly ClaimLane[]): number | null {
   let next: number | null = null;
-  for (const { ended, leaseUntil } of store.attempts.values()) {
+  for (const { ended, leaseUntil } of store.attempts) {
     if (ended && (next === null || leaseUntil < next)) next = leaseUntil;
   }
   for (const { lane } of lanes) {

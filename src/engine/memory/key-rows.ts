@@ -64,8 +64,6 @@ function* holders(store: Store, key: KeyState): Iterable<KeyHolder> {
 /** Who gets a slot first: due jobs in the order of claims, then those that wait for their time, then blocked ones. */
 function slotOrder(now: number): (a: Entry, b: Entry) => number {
   const rank = ({ job }: Entry) => (!isWaiting(job) ? 2 : job.runAt > now ? 1 : 0);
-  return (a, b) =>
-    rank(a) - rank(b) ||
-    (rank(a) === 1 ? a.job.runAt - b.job.runAt : 0) ||
-    compareOrder(a.job, b.job);
+  const waitsUntil = ({ job }: Entry) => Math.max(job.runAt, now);
+  return (a, b) => rank(a) - rank(b) || waitsUntil(a) - waitsUntil(b) || compareOrder(a.job, b.job);
 }

@@ -72,7 +72,8 @@ export function countTakeover(key: KeyState, event: JobEvent): void {
 }
 
 function keyFacts(store: Store, key: KeyState): KeyFacts {
-  const members = [...key.members.values()];
+  // A job that was retried by hand came back last, but is as old as it ever was.
+  const members = [...key.members.values()].sort((a, b) => a.sequence - b.sequence);
   const queued = members.find(({ job }) => job.state !== "active" && job.state !== "blocked");
   const running = members.find(({ job }) => job.state === "active");
   const endedSlots = [...key.attempts].filter(
@@ -88,11 +89,12 @@ function keyFacts(store: Store, key: KeyState): KeyFacts {
 
 /** The first in line for a slot. While its own limit keeps it waiting, nobody overtakes it. */
 function nextForSlot(store: Store, key: KeyState): Entry | null {
-  const now = store.now();
   let next: Entry | null = null;
   for (const member of key.members.values()) {
     const { job, line } = member;
-    if (!isWaiting(job) || line === "ready" || job.runAt > now) continue;
+    if (!isWaiting(job) || line === "ready") continue;
+    // Who waits and stands in no line was due once, even if the clock has gone back since then.
+    if (line === "delayed" && job.runAt > store.now()) continue;
     if (next === null || compareOrder(job, next.job) < 0) next = member;
   }
   const maxActive = next?.job.key?.maxActive ?? 0;

@@ -43,7 +43,7 @@ export interface KeyState {
   maxActive: number;
   maxQueued: number;
   whenFull: WhenFull;
-  /** The unfinished jobs of the key, oldest first. */
+  /** The unfinished jobs of the key. */
   readonly members: Map<string, Entry>;
   readonly attempts: Set<Attempt>;
   takeovers: number;
@@ -56,8 +56,8 @@ export interface Store {
   readonly jobs: Map<string, Entry>;
   readonly lanes: Map<Lane, LaneLines<Entry>>;
   readonly keys: Map<string, KeyState>;
-  /** Active attempts and ended ones that still hold slots, by job and token. */
-  readonly attempts: Map<string, Attempt>;
+  /** Active attempts, and ended ones that still hold slots. */
+  readonly attempts: Set<Attempt>;
   readonly records: Map<string, StoredRecord>;
   readonly feed: Feed;
   /** The topics that the call under way gives hints on. */
@@ -73,7 +73,7 @@ export function emptyStore(now: () => number): Store {
     jobs: new Map(),
     lanes: new Map(),
     keys: new Map(),
-    attempts: new Map(),
+    attempts: new Set(),
     records: new Map(),
     feed: new Feed(),
     hints: new Set(),

@@ -2,15 +2,14 @@
  * Appending events: the compare by version and token, and what the event does to the stored rows.
  */
 
-import { isEnded } from "../../core/job.js";
 import type { AppendOutcome } from "../engine.js";
 import type { FlatChange } from "./change.js";
 import { createJob } from "./create.js";
-import { insertEvent, writeEvent } from "./log.js";
-import { endStatement, moveOn } from "./place.js";
+import { writeEvent } from "./log.js";
+import { moveOn } from "./place.js";
 import { blockingRecord, writeRecord } from "./records.js";
-import { freeKeySlot, keyScope, placeSlim, promoteKey, takeLease, takeWaiting } from "./slim.js";
-import { arrays, int, type SqlRow, type Step, type Transaction, text } from "./statement.js";
+import { keyScope, placeSlim, promoteKey, takeLease, takeWaiting } from "./slim.js";
+import { int, type SqlRow, type Step, type Transaction, text } from "./statement.js";
 
 const conflict: AppendOutcome = { outcome: "conflict" };
 const appended: AppendOutcome = { outcome: "appended" };
@@ -35,35 +34,10 @@ export function* appendChange(tx: Transaction, change: FlatChange): Step<AppendO
 export function* settleChange(tx: Transaction, change: FlatChange): Step<AppendOutcome> {
   if (change.before || change.after || change.expectToken === null)
     return yield* appendChange(tx, change);
-  if (isEnded(change.state)) return yield* settleEnded(tx, change, change.expectToken);
   const taken = yield* takeLease(change.id, change.expectVersion, change.expectToken);
   if (!taken) return conflict;
   yield* writeEvent(tx, taken.slim.n, change.values);
   yield* moveOn(tx, taken, change, true);
-  return appended;
-}
-
-const takeEnded =
-  "DELETE FROM leases WHERE id = ? AND version = ? AND token = ? RETURNING n, started_at, key, capped";
-
-type EndedLease = readonly [n: number, startedAt: number, key: string | null, capped: number];
-
-/** The hottest path: an outcome that ends the job. */
-function* settleEnded(tx: Transaction, change: FlatChange, token: number): Step<AppendOutcome> {
-  const rows = yield {
-    sql: takeEnded,
-    values: [change.id, change.expectVersion, token],
-    raw: true,
-  };
-  const [row] = arrays<EndedLease>(rows);
-  if (!row) return conflict;
-  const [n, startedAt, key, capped] = row;
-  tx.seq += 1;
-  yield { sql: insertEvent, values: [tx.seq, n, ...change.values] };
-  yield endStatement({ n, token, startedAt }, change);
-  tx.woke.ended = true;
-  if (capped === 1) tx.woke.ready = true;
-  if (key !== null) yield* freeKeySlot(tx, key, change.id, token);
   return appended;
 }
 
@@ -209,13 +183,16 @@ export function* noteChange(tx: Transaction, note: FlatChange): Step<boolean> {
     yield* writeEvent(tx, int(lease, "n"), note.values);
     return true;
   }
+  // The slots of a job that was deleted by force are still held by its worker, which confirms like this, too.
+  if (note.name === "staleCompletionIgnored") yield* confirmEnd(tx, note.id, note.expectToken ?? 0);
   const [row] = yield { sql: selectJob, values: [note.id] };
   if (!row) return false;
   if (note.name === "ready" && !(yield* isWaiting(row))) return false;
   if (note.name === "acknowledged" && (yield* isBlocked(row))) return false;
-  if (note.name === "staleCompletionIgnored") yield* confirmEnd(tx, note.id, note.expectToken ?? 0);
-  else if (row.state !== null) return false;
-  else yield* markNoted(row);
+  if (note.name !== "staleCompletionIgnored") {
+    if (row.state !== null) return false;
+    yield* markNoted(row);
+  }
   yield* writeEvent(tx, int(row, "n"), note.values);
   return true;
 }

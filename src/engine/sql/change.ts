@@ -77,7 +77,7 @@ export function flatChange(change: Change): FlatChange {
 }
 
 /** What a list shows of an event's reason: the error's message or the reason in words. */
-function detailOf(event: Change["event"]): string | null {
+export function detailOf(event: Change["event"]): string | null {
   if ("error" in event) return event.error.message;
   if ("reason" in event && event.reason !== undefined) return event.reason;
   return event.name === "stale" || event.name === "released" ? event.cause : null;

@@ -10,20 +10,30 @@ import { insertEvent, laneNumber, writeEvent } from "./log.js";
 import { endStatement } from "./place.js";
 import { readEvents } from "./read.js";
 import { readRecord } from "./records.js";
-import { type EventValues, eventValues, type HeadValues, headOf } from "./rows.js";
+import { eventValues, type HeadValues, headOf } from "./rows.js";
 import { freeKeySlot, promoteDue, queueScope, sweepSlots, typeScope } from "./slim.js";
-import { arrays, int, type SqlRow, type Step, type Transaction } from "./statement.js";
+import {
+  arrays,
+  int,
+  type SqlRow,
+  type SqlValue,
+  type Step,
+  type Transaction,
+} from "./statement.js";
 
-/** A claimed job as rows: its log so far, and the `started` event as the last of them. */
-export interface ClaimedRows {
-  readonly head: HeadValues;
-  readonly events: readonly EventValues[];
-  readonly leaseUntil: number;
-}
+/**
+ * A claimed job as one flat list, which is cheap to carry from thread to thread: the values of its head,
+ * the end of its lease, then the values of one event after the other, `started` the last of them.
+ */
+export type ClaimedValues = readonly SqlValue[];
+
+/** Where the end of the lease stands, and where the events begin. */
+export const leaseUntilIndex = 6;
+export const claimedHeadLength = 7;
 
 /** What a claim gave, as rows. */
 export interface ClaimRows {
-  readonly jobs: readonly ClaimedRows[];
+  readonly jobs: readonly ClaimedValues[];
   readonly nextDueAt: number | null;
 }
 
@@ -39,7 +49,7 @@ interface OpenLane {
 /** How many more jobs each cap lets in during this claim. */
 type CapsLeft = Map<string, number>;
 
-/** How often a claim looks again because jobs that it met had to be ended instead. */
+/** How often a claim looks again because jobs that it met had to be ended or passed over. */
 const roundsMax = 20;
 
 /** Claims jobs in order, at most the free places, within every cap. */
@@ -55,16 +65,16 @@ export function* claimJobs(tx: Transaction, ask: ClaimAsk): Step<ClaimRows> {
     if (yield* isPaused(tx, lane)) continue;
     lanes.push({ lane, number, caps: yield* countCaps(tx, lane, left), free: lane.free });
   }
-  const jobs: ClaimedRows[] = [];
+  const jobs: ClaimedValues[] = [];
   for (let round = 0; round < roundsMax && jobs.length < ask.limit; round++) {
-    const found = yield* candidates(lanes, ask.limit - jobs.length, left);
-    let expired = 0;
+    const found = yield* candidates(tx, lanes, ask.limit - jobs.length, left);
+    let passed = 0;
     for (const candidate of found) {
       const claimed = yield* claimOne(tx, candidate, ask.worker, left);
-      if (claimed === "expired") expired += 1;
-      else if (claimed !== "full") jobs.push(claimed);
+      if (claimed === "expired" || claimed === "full") passed += 1;
+      else jobs.push(claimed);
     }
-    if (expired === 0) break;
+    if (passed === 0) break;
   }
   return { jobs, nextDueAt: jobs.length < ask.limit ? yield* nextDue(numbers) : null };
 }
@@ -143,7 +153,7 @@ type ReadyRow = readonly [
 const selectReady = `SELECT r.n, r.id, r.lane, r.rank, r.run_at, r.state, r.version, r.run, r.tries, r.token, r.deadline,
     r.key, r.key_max, j.request_id, j.traceparent, j.tracestate, e.state, e.at, e.id, e.actor, e.body, r.noted, r.started_at
   FROM ready r JOIN jobs j ON j.n = r.n JOIN events e ON e.seq = r.n
-  WHERE r.lane = ? ORDER BY r.rank, r.run_at, r.id LIMIT ?`;
+  WHERE r.lane = ? AND r.run_at <= ? ORDER BY r.rank, r.run_at, r.id LIMIT ?`;
 
 interface Candidate {
   readonly open: OpenLane;
@@ -152,6 +162,7 @@ interface Candidate {
 
 /** The first in line over all lanes, in the order of claims, as far as places and caps reach. */
 function* candidates(
+  tx: Transaction,
   lanes: readonly OpenLane[],
   limit: number,
   left: CapsLeft,
@@ -160,7 +171,7 @@ function* candidates(
   for (const open of lanes) {
     const places = Math.min(open.free, limit, ...open.caps.map((scope) => left.get(scope) ?? 0));
     if (places <= 0) continue;
-    const rows = yield { sql: selectReady, values: [open.number, places], raw: true };
+    const rows = yield { sql: selectReady, values: [open.number, tx.now, places], raw: true };
     for (const row of arrays<ReadyRow>(rows)) found.push({ open, row });
   }
   if (lanes.length > 1) found.sort((a, b) => compareRows(a.row, b.row));
@@ -182,7 +193,7 @@ function* claimOne(
   { open, row }: Candidate,
   worker: string,
   left: CapsLeft,
-): Step<ClaimedRows | "expired" | "full"> {
+): Step<ClaimedValues | "expired" | "full"> {
   const [n, id, number, rank, runAt, state, version, run, tries, token, deadline, key, keyMax] =
     row;
   const { service, type, leaseMs } = open.lane;
@@ -234,10 +245,10 @@ function* claimOne(
   const values = eventValues(started);
   tx.seq += 1;
   yield { sql: insertEvent, values: [tx.seq, n, ...values] };
-  if (version > 1 || row[21] === 1)
-    return { head, events: yield* readEvents(n), leaseUntil: until };
-  const created = ["created", 1, 1, 0, row[16], null, row[17], row[18], row[19], row[20]];
-  return { head, events: [created, values], leaseUntil: until };
+  if (version > 1 || row[21] === 1) return [...head, until, ...(yield* readEvents(n)).flat()];
+  // A job that was never tried has but its creation in the log, which came with the row.
+  const created = ["created", 1, 1, 0, row[16], null, row[17], row[18], row[19], row[20]] as const;
+  return [...head, until, ...created, ...values];
 }
 
 /** Takes a place of the worker and one of each cap, if there is one. */

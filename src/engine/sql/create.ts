@@ -10,6 +10,7 @@ import type { AppendOutcome } from "../engine.js";
 import type { FlatChange, NewJob } from "./change.js";
 import { laneNumber, writeCreated, writeEvent } from "./log.js";
 import { endJob } from "./place.js";
+import { takenIds } from "./plain-create.js";
 import { readEvents } from "./read.js";
 import { eventFrom, eventValues, headColumns, headOf, headValues } from "./rows.js";
 import { keyScope, placeSlim, promoteKey, slotsTaken, takeWaiting } from "./slim.js";
@@ -21,8 +22,7 @@ const insertJob = `INSERT INTO jobs (n, id, lane, priority, run_at, created_at, 
 /** Creates a job, unless its id is taken or its key's policy says otherwise. */
 export function* createJob(tx: Transaction, change: FlatChange, job: NewJob): Step<AppendOutcome> {
   if (change.expectVersion !== 0) return { outcome: "conflict" };
-  const [taken] = yield { sql: "SELECT 1 AS one FROM jobs WHERE id = ?", values: [change.id] };
-  if (taken) return { outcome: "exists" };
+  if ((yield* takenIds(tx, [change.id])).size > 0) return { outcome: "exists" };
   if (job.key === null) {
     yield* storeJob(tx, change, job, null);
     return { outcome: "appended" };

@@ -30,10 +30,8 @@ export function* writeCreated(
 
 /** What the key's policy did with a create becomes known only here, so it is put into the event's text. */
 function withPolicy(values: EventValues, policy: object): EventValues {
-  const changed = [...values];
   const body = JSON.parse(String(values[bodyIndex])) as object;
-  changed[bodyIndex] = JSON.stringify({ ...body, policy });
-  return changed;
+  return values.with(bodyIndex, JSON.stringify({ ...body, policy })) as unknown as EventValues;
 }
 
 /** The number of a lane, which it gets when its first job comes. */

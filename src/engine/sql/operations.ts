@@ -16,7 +16,8 @@ import { appendChange, noteChange, settleChange } from "./append.js";
 import type { FlatChange } from "./change.js";
 import { type ClaimRows, claimJobs } from "./claim.js";
 import { dueJobs, renewLease } from "./lease.js";
-import { createPlain, type PlainCreate } from "./plain.js";
+import { createPlain, type PlainCreate } from "./plain-create.js";
+import { endPlain, type PlainEnd } from "./plain-end.js";
 import {
   countAhead,
   countJobs,
@@ -34,6 +35,7 @@ import type { Step, Transaction } from "./statement.js";
 /** What each writing operation is asked and what it answers. */
 export interface Writes {
   create: { readonly items: readonly PlainCreate[]; readonly answer: readonly AppendOutcome[] };
+  end: { readonly items: readonly PlainEnd[]; readonly answer: readonly AppendOutcome[] };
   append: { readonly items: readonly FlatChange[]; readonly answer: readonly AppendOutcome[] };
   settle: { readonly items: readonly FlatChange[]; readonly answer: readonly AppendOutcome[] };
   note: { readonly items: readonly FlatChange[]; readonly answer: readonly boolean[] };
@@ -55,6 +57,7 @@ const writers: {
     item: Writes[Kind]["items"][number],
   ) => Step<Writes[Kind]["answer"][number]>;
 } = {
+  end: endPlain,
   append: appendChange,
   settle: settleChange,
   note: noteChange,

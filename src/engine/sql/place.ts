@@ -25,7 +25,8 @@ export interface After {
   readonly aggregate: string | null;
 }
 
-const updateEnded = `UPDATE jobs SET state = ?, version = ?, run = ?, tries = ?, token = ?, started_at = ?, ended_at = ?,
+/** Writes the end of a job into its wide row. */
+export const updateEnded = `UPDATE jobs SET state = ?, version = ?, run = ?, tries = ?, token = ?, started_at = ?, ended_at = ?,
   updated_at = ?, detail = ?, aggregate = ? WHERE n = ?`;
 
 /** What the wide row learns of the attempt that ended the job. */
@@ -35,7 +36,7 @@ interface LastAttempt {
   readonly startedAt: number | null;
 }
 
-/** Writes the end of a job into its wide row. */
+/** The statement that writes the end of a job. */
 export function endStatement(last: LastAttempt, after: After): Statement {
   const { state, version, run, tries, at, detail, aggregate } = after;
   return {

@@ -10,7 +10,21 @@ import type { SqlRow, SqlValue } from "./statement.js";
 export const eventColumns = "name, version, run, tries, state, previous, at, id, actor, body";
 
 /** The values of those columns. */
-export type EventValues = readonly SqlValue[];
+export type EventValues = readonly [
+  name: SqlValue,
+  version: SqlValue,
+  run: SqlValue,
+  tries: SqlValue,
+  state: SqlValue,
+  previous: SqlValue,
+  at: SqlValue,
+  id: SqlValue,
+  actor: SqlValue,
+  body: SqlValue,
+];
+
+/** How many values an event has. */
+export const eventLength = 10;
 
 /** Where `body` stands among the values. */
 export const bodyIndex = 9;
@@ -128,29 +142,30 @@ export function headOf(values: HeadValues): JobHead {
 
 /** The values of an event out of a row, whose columns may carry a prefix. */
 export function valuesOf(row: SqlRow, prefix = ""): EventValues {
-  return columnNames.map((column) => row[prefix + column] ?? null);
+  return columnNames.map((column) => row[prefix + column] ?? null) as unknown as EventValues;
 }
 
 const columnNames = eventColumns.split(", ");
 
 /** An event from its values. A `deleted` event carries its own head, since the job's row is gone. */
 export function eventFrom(head: JobHead | null, values: EventValues): JobEvent {
-  const [name, version, run, tries, state, previous, at, id, actor, body] = values;
-  const data = body === null || body === undefined ? null : JSON.parse(String(body));
-  return {
-    name,
-    id,
-    jobId: head?.jobId,
-    service: head?.service,
-    type: head?.type,
-    version,
-    run,
-    tries,
-    state,
-    previousState: previous,
-    at,
-    actor,
-    context: head?.context,
-    ...data,
-  } as JobEvent;
+  // The parsed body becomes the event: one object instead of two, because every claim reads two events.
+  const body = values[bodyIndex];
+  const event = (body === null ? {} : JSON.parse(String(body))) as Record<string, unknown>;
+  event.name = values[0];
+  event.version = values[1];
+  event.run = values[2];
+  event.tries = values[3];
+  event.state = values[4];
+  event.previousState = values[5];
+  event.at = values[6];
+  event.id = values[7];
+  event.actor = values[8];
+  if (head) {
+    event.jobId = head.jobId;
+    event.service = head.service;
+    event.type = head.type;
+    event.context = head.context;
+  }
+  return event as unknown as JobEvent;
 }

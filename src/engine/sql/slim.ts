@@ -145,7 +145,8 @@ export function* slotsTaken(scope: string, now: number, atMost: number): Step<nu
 /** Takes a slot for a job under a token. It lasts as long as the lease, until its job is ended from outside. */
 function takeSlot(scope: string, id: string, token: number): Statement {
   return {
-    sql: "INSERT INTO slots (scope, job, token, until) VALUES (?,?,?,NULL)",
+    sql: `INSERT INTO slots (scope, job, token, until) VALUES (?,?,?,NULL)
+      ON CONFLICT (scope, job, token) DO UPDATE SET until = NULL`,
     values: [scope, id, token],
   };
 }

@@ -11,7 +11,7 @@ import type { Reply, Request, Response, ThreadData, Woke } from "./protocol.js";
 /** A thread that carries out operations of one kind. */
 export class Channel<Operation extends Write | Read> {
   readonly #url: string;
-  readonly #now: () => number;
+  readonly #now: () => number | null;
   readonly #onWoke: (woke: Woke) => void;
   readonly #worker: Worker;
   readonly #role: ThreadData["role"];
@@ -28,7 +28,7 @@ export class Channel<Operation extends Write | Read> {
     readonly url: string;
     readonly path: string;
     readonly role: ThreadData["role"];
-    readonly now: () => number;
+    readonly now: () => number | null;
     readonly onWoke?: (woke: Woke) => void;
   }) {
     this.#url = options.url;

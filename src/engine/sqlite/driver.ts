@@ -2,7 +2,9 @@
  * One connection to a SQLite file: opened with the settings that durability asks for, brought to the newest schema,
  * and able to run operations.
  */
+import { existsSync } from "node:fs";
 import { createRequire } from "node:module";
+import { dirname } from "node:path";
 import type { Database, Statement as Prepared } from "better-sqlite3";
 import type { SqlRow, Statement, Step } from "../sql/statement.js";
 import { FaultError } from "./faults.js";
@@ -56,6 +58,10 @@ export function openReader(path: string): Connection {
 type DatabaseClass = new (path: string) => Database;
 
 function openDatabase(path: string): Database {
+  if (!existsSync(dirname(path))) {
+    const message = `${path} cannot be opened. Check that its folder exists and that this user may write there.`;
+    throw new FaultError({ kind: "unavailable", message });
+  }
   return new (loadDriver())(path);
 }
 

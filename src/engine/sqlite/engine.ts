@@ -4,7 +4,8 @@
 import { resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { JobEvent } from "../../core/event.js";
-import { fold } from "../../core/evolve.js";
+import { evolve, fold } from "../../core/evolve.js";
+import type { Job } from "../../core/job.js";
 import { advancesVersion, transitions } from "../../core/transitions.js";
 import type { Capabilities } from "../capabilities.js";
 import { type Clock, systemClock } from "../clock.js";
@@ -27,10 +28,11 @@ import { StoreClosed } from "../errors.js";
 import type { Queries, QueryName } from "../query.js";
 import type { RecordWrite, StoredRecord, SwapOutcome } from "../record.js";
 import { flatChange } from "../sql/change.js";
-import type { ClaimedRows } from "../sql/claim.js";
+import { type ClaimedValues, claimedHeadLength, leaseUntilIndex } from "../sql/claim.js";
 import type { Read, Reads, Write, Writes } from "../sql/operations.js";
-import { isPlainCreate, plainCreate } from "../sql/plain.js";
-import { eventFrom, headOf } from "../sql/rows.js";
+import { isPlainCreate, plainCreate } from "../sql/plain-create.js";
+import { isPlainEnd, plainEnd } from "../sql/plain-end.js";
+import { type EventValues, eventFrom, eventLength, type HeadValues, headOf } from "../sql/rows.js";
 import { Channel } from "./channel.js";
 import type { Woke } from "./protocol.js";
 import { WakeListeners } from "./wake.js";
@@ -84,7 +86,7 @@ class SqliteEngine implements Engine {
       url,
       path,
       role: "writer",
-      now: () => clock.now(),
+      now: () => this.#given(),
       onWoke: (woke) => this.#onWoke(woke),
     });
   }
@@ -100,6 +102,11 @@ class SqliteEngine implements Engine {
 
   now(): number {
     return this.#clock.now();
+  }
+
+  /** The time that threads are to use: the machine's own, which they can tell, or that of another clock. */
+  #given(): number | null {
+    return this.#clock === systemClock ? null : this.#clock.now();
   }
 
   async load(
@@ -142,6 +149,7 @@ class SqliteEngine implements Engine {
   }
 
   settle(changes: readonly Change[]): Promise<readonly AppendOutcome[]> {
+    if (changes.every(isPlainEnd)) return this.#write("end", changes.map(plainEnd));
     return this.#write("settle", changes.map(flatChange));
   }
 
@@ -225,7 +233,7 @@ class SqliteEngine implements Engine {
       url: this.url,
       path: this.#path,
       role: "reader",
-      now: () => this.#clock.now(),
+      now: () => this.#given(),
     });
     return (await this.#reader.call({ kind, ask } as Read)) as Reads[Kind]["answer"];
   }
@@ -274,10 +282,14 @@ function noteChange(event: JobEvent): Change {
   };
 }
 
-/** A claimed job, folded from the rows that came with it. */
-function claimedJob(rows: ClaimedRows): ClaimedJob {
-  const head = headOf(rows.head);
-  const job = fold(rows.events.map((values) => eventFrom(head, values)));
+/** A claimed job, folded from the values that came with it. */
+function claimedJob(claimed: ClaimedValues): ClaimedJob {
+  const head = headOf(claimed as unknown as HeadValues);
+  let job: Job | null = null;
+  for (let start = claimedHeadLength; start < claimed.length; start += eventLength) {
+    const values = claimed.slice(start, start + eventLength) as unknown as EventValues;
+    job = evolve(job, eventFrom(head, values)).job;
+  }
   if (!job) throw new Error(`The log of job ${head.jobId} does not begin with its creation.`);
-  return { job, leaseUntil: rows.leaseUntil };
+  return { job, leaseUntil: Number(claimed[leaseUntilIndex]) };
 }

@@ -10,10 +10,13 @@ export interface ThreadData {
   readonly role: "writer" | "reader";
 }
 
-/** A batch of writes for one transaction, or of reads. */
+/**
+ * A batch of writes for one transaction, or of reads. The time is given where a clock of the caller's own rules;
+ * otherwise it is the machine's at the moment when the transaction has the file to itself.
+ */
 export type Request =
-  | { readonly id: number; readonly now: number; readonly writes: readonly Write[] }
-  | { readonly id: number; readonly now: number; readonly reads: readonly Read[] };
+  | { readonly id: number; readonly now: number | null; readonly writes: readonly Write[] }
+  | { readonly id: number; readonly now: number | null; readonly reads: readonly Read[] };
 
 /** What became of one operation. */
 export type Reply = { readonly answer: unknown } | { readonly fault: Fault };

@@ -58,7 +58,7 @@ function close(): void {
 function respond(request: Request): Response {
   if ("reads" in request) {
     const replies = request.reads.map((read) =>
-      guard(() => connection.run(readItem(request.now, read))),
+      guard(() => connection.run(readItem(request.now ?? Date.now(), read))),
     );
     return { id: request.id, replies, woke: null };
   }
@@ -77,10 +77,12 @@ interface Committed {
 }
 
 /** Carries out writes in one transaction. */
-function commit(now: number, writes: readonly Write[]): Committed {
+function commit(given: number | null, writes: readonly Write[]): Committed {
   connection.exec("BEGIN IMMEDIATE");
   try {
     const woke = { ready: false, ended: false, cancel: false };
+    // Others may have held the file for long, so the time is taken only now.
+    const now = given ?? Date.now();
     const tx: Transaction = { now, seq: connection.run(readHead()), eventId, lanes, woke };
     const answers = writes.map((write) => connection.run(writeItems(tx, write)));
     connection.exec("COMMIT");
@@ -104,7 +106,7 @@ function rollback(): void {
 
 /** After a failure each item gets a transaction of its own, so that only what is at fault fails. */
 function commitApart(
-  now: number,
+  now: number | null,
   writes: readonly Write[],
 ): { replies: readonly Reply[]; woke: Woke } {
   const woke = { ready: false, ended: false, cancel: false };

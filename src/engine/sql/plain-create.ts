@@ -87,7 +87,8 @@ const insertReady = `INSERT INTO ready
 function statements(rows: number) {
   const repeat = (row: string) => new Array<string>(rows).fill(row).join(",");
   return {
-    taken: `SELECT id FROM jobs WHERE id IN (${repeat("?")})`,
+    taken: `SELECT id FROM jobs WHERE id IN (${repeat("?")})
+      UNION ALL SELECT job FROM slots WHERE job IN (${repeat("?")}) AND until IS NOT NULL AND until > ?`,
     events: insertEvents + repeat(eventRow),
     jobs: insertJobs + repeat(jobRow),
     ready: insertReady + repeat(readyRow),
@@ -107,7 +108,8 @@ export function* createPlain(
   while (start < items.length) {
     const size = items.length - start >= chunkSize ? chunkSize : 1;
     const chunk = size === items.length ? items : items.slice(start, start + size);
-    const taken = yield* takenIds(chunk);
+    const ids = chunk.map(([id]) => id);
+    const taken = yield* takenIds(tx, ids);
     if (taken.size === 0) {
       yield* insert(tx, chunk, size === 1 ? one : many);
       for (let index = 0; index < size; index++) outcomes[start + index] = appended;
@@ -123,10 +125,13 @@ export function* createPlain(
 const appended: AppendOutcome = { outcome: "appended" };
 const exists: AppendOutcome = { outcome: "exists" };
 
-/** The ids of a chunk that are stored already, or that stand twice in it. */
-function* takenIds(chunk: readonly PlainCreate[]): Step<Set<string>> {
-  const ids = chunk.map(([id]) => id);
-  const rows = yield { sql: chunk.length === 1 ? one.taken : many.taken, values: ids };
+/**
+ * The ids, one or a whole chunk of them, that are taken: by a job, by a deleted job whose worker has not let go
+ * and whose token a new job would use again, or by another of the same chunk.
+ */
+export function* takenIds(tx: Transaction, ids: readonly string[]): Step<Set<string>> {
+  const sql = ids.length === 1 ? one.taken : many.taken;
+  const rows = yield { sql, values: [...ids, ...ids, tx.now] };
   const taken = new Set(rows.map((row) => text(row, "id")));
   if (ids.length > 1 && new Set(ids).size < ids.length) {
     for (const [index, id] of ids.entries()) if (ids.indexOf(id) !== index) taken.add(id);
@@ -140,7 +145,7 @@ function* createOne(
   taken: ReadonlySet<string>,
 ): Step<AppendOutcome> {
   if (!item) return exists;
-  if (taken.has(item[0]) && (yield* takenIds([item])).size > 0) return exists;
+  if (taken.has(item[0]) && (yield* takenIds(tx, [item[0]])).size > 0) return exists;
   yield* insert(tx, [item], one);
   return appended;
 }

@@ -1,0 +1,70 @@
+/**
+ * The hot path of settling: outcomes that end a job under its token and change no records.
+ */
+import { isEnded } from "../../core/job.js";
+import type { AppendOutcome, Change } from "../engine.js";
+import { detailOf } from "./change.js";
+import { insertEvent } from "./log.js";
+import { updateEnded } from "./place.js";
+import { type EventValues, eventValues } from "./rows.js";
+import { freeKeySlot } from "./slim.js";
+import { arrays, type SqlValue, type Step, type Transaction } from "./statement.js";
+
+/** A plain outcome as values, which are cheap to carry from thread to thread. */
+export type PlainEnd = readonly [
+  id: string,
+  version: number,
+  token: number,
+  detail: string | null,
+  aggregate: string | null,
+  ...event: EventValues,
+];
+
+/** Whether a change is a plain outcome. */
+export function isPlainEnd(change: Change): boolean {
+  const { event, expect, job, records } = change;
+  return (
+    records === undefined &&
+    expect.token !== undefined &&
+    event.jobId === job.id &&
+    isEnded(event.state) &&
+    event.name !== "deleted"
+  );
+}
+
+/** The values of a plain outcome. */
+export function plainEnd({ event, expect, job }: Change): PlainEnd {
+  const aggregate = ("aggregate" in event ? event.aggregate : undefined) ?? null;
+  const { version, token = 0 } = expect;
+  return [job.id, version, token, detailOf(event), aggregate, ...eventValues(event)];
+}
+
+const takeLease = `DELETE FROM leases WHERE id = ? AND version = ? AND token = ?
+  RETURNING n, started_at, key, capped`;
+
+type EndedLease = readonly [n: number, startedAt: number, key: string | null, capped: number];
+
+const appended: AppendOutcome = { outcome: "appended" };
+const conflict: AppendOutcome = { outcome: "conflict" };
+
+/** Ends a job under its token: the lease goes, the event and the end are written, the slot is passed on. */
+export function* endPlain(tx: Transaction, item: PlainEnd): Step<AppendOutcome> {
+  const [id, expected, token, detail, aggregate, name, version, run, tries, state, previous, at] =
+    item;
+  const rows = yield { sql: takeLease, values: [id, expected, token], raw: true };
+  const lease = arrays<EndedLease>(rows)[0];
+  if (!lease) return conflict;
+  const [n, startedAt, key, capped] = lease;
+  tx.seq += 1;
+  const event: SqlValue[] = [tx.seq, n, name, version, run, tries, state, previous, at];
+  event.push(item[12], item[13], item[14]);
+  yield { sql: insertEvent, values: event };
+  yield {
+    sql: updateEnded,
+    values: [state, version, run, tries, token, startedAt, at, at, detail, aggregate, n],
+  };
+  tx.woke.ended = true;
+  if (capped === 1) tx.woke.ready = true;
+  if (key !== null) yield* freeKeySlot(tx, key, id, token);
+  return appended;
+}
