@@ -18,64 +18,98 @@ export type SendBatch<Item, Answer> = (
   items: readonly Item[],
 ) => Promise<readonly BatchAnswer<Answer>[]>;
 
+/** How heavy a batch may be, and what a call weighs. */
+export interface BatcherOptions<Item> {
+  readonly weightMax: number;
+  readonly weigh: (item: Item) => number;
+}
+
+/** How many batches may be under way: one is carried out while the next is on its way to follow at once. */
+const inFlightMax = 2;
+
+/** A second batch is worth sending from this weight on; less waits for the first one, to become a larger one. */
+const secondWeightMin = 16;
+
+/** From so many calls on, an idle batcher sends half, so that callers get ready again while the others are served. */
+const halveFrom = 32;
+
 /** Gathers calls into batches. */
 export class Batcher<Item, Answer> {
   readonly #send: SendBatch<Item, Answer>;
-  readonly #weightMax: number;
-  readonly #weigh: (item: Item) => number;
+  readonly #options: BatcherOptions<Item>;
   #waiting: Waiting<Item, Answer>[] = [];
-  #inFlight: Promise<void> | null = null;
+  #waitingWeight = 0;
+  #inFlight = 0;
+  #isFlushing = false;
+  #onIdle: (() => void)[] = [];
 
-  constructor(
-    send: SendBatch<Item, Answer>,
-    options: { readonly weightMax: number; readonly weigh: (item: Item) => number },
-  ) {
+  constructor(send: SendBatch<Item, Answer>, options: BatcherOptions<Item>) {
     this.#send = send;
-    this.#weightMax = options.weightMax;
-    this.#weigh = options.weigh;
+    this.#options = options;
   }
 
   /** Asks for one item to be carried out with the next batch. */
   call(item: Item): Promise<Answer> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ item, resolve, reject });
-      this.#inFlight ??= Promise.resolve().then(() => this.#run());
+      this.#waitingWeight += this.#options.weigh(item);
+      this.#flushSoon();
     });
   }
 
-  /** Resolves when nothing waits any more. */
+  /** Resolves when nothing waits and nothing is under way. */
   async idle(): Promise<void> {
-    while (await this.#inFlight) await this.#inFlight;
+    if (this.#inFlight === 0 && this.#waiting.length === 0) return;
+    await new Promise<void>((resolve) => this.#onIdle.push(resolve));
   }
 
-  /** Sends batch after batch until nothing waits. The first one takes all calls of the same turn. */
-  async #run(): Promise<void> {
-    while (this.#waiting.length > 0) {
-      const batch = this.#next();
-      try {
-        const answers = await this.#send(batch.map((waiting) => waiting.item));
-        for (let index = 0; index < batch.length; index++) deliver(batch[index], answers[index]);
-      } catch (error) {
-        for (const waiting of batch) waiting.reject(error);
-      }
+  /** Calls of the same turn go together. */
+  #flushSoon(): void {
+    if (this.#isFlushing || this.#inFlight === inFlightMax) return;
+    this.#isFlushing = true;
+    queueMicrotask(() => {
+      this.#isFlushing = false;
+      this.#flush();
+    });
+  }
+
+  #flush(): void {
+    while (this.#waiting.length > 0 && this.#inFlight < inFlightMax) {
+      if (this.#inFlight > 0 && this.#waitingWeight < secondWeightMin) return;
+      void this.#carryOut(this.#take());
     }
-    this.#inFlight = null;
+  }
+
+  async #carryOut(batch: readonly Waiting<Item, Answer>[]): Promise<void> {
+    this.#inFlight += 1;
+    try {
+      const answers = await this.#send(batch.map((waiting) => waiting.item));
+      for (let index = 0; index < batch.length; index++) deliver(batch[index], answers[index]);
+    } catch (error) {
+      for (const waiting of batch) waiting.reject(error);
+    }
+    this.#inFlight -= 1;
+    this.#flush();
+    if (this.#inFlight > 0) return;
+    const idle = this.#onIdle;
+    this.#onIdle = [];
+    for (const resolve of idle) resolve();
   }
 
   /** The next calls, in order, up to the largest weight; a single heavier call goes alone. */
-  #next(): readonly Waiting<Item, Answer>[] {
+  #take(): readonly Waiting<Item, Answer>[] {
+    const { weigh, weightMax } = this.#options;
+    const all = this.#waiting.length;
+    const countMax = this.#inFlight === 0 && all >= halveFrom ? Math.ceil(all / 2) : all;
     let weight = 0;
     let count = 0;
-    for (const waiting of this.#waiting) {
-      weight += this.#weigh(waiting.item);
-      if (count > 0 && weight > this.#weightMax) break;
+    for (const { item } of this.#waiting) {
+      const next = weigh(item);
+      if (count === countMax || (count > 0 && weight + next > weightMax)) break;
+      weight += next;
       count += 1;
     }
-    if (count === this.#waiting.length) {
-      const all = this.#waiting;
-      this.#waiting = [];
-      return all;
-    }
+    this.#waitingWeight -= weight;
     return this.#waiting.splice(0, count);
   }
 }
