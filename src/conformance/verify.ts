@@ -28,7 +28,7 @@ export async function verifyStore(env: Environment): Promise<void> {
 }
 
 /** The events of the feed after a cursor, up to the last one that is wanted. */
-export async function readFeed(
+async function readFeed(
   engine: Engine,
   cursor: string | null,
   isLast: (event: JobEvent) => boolean,
@@ -43,7 +43,7 @@ export async function readFeed(
 }
 
 /** Every row of the list of jobs, page by page. */
-export async function readRows(engine: Engine): Promise<readonly JobRow[]> {
+async function readRows(engine: Engine): Promise<readonly JobRow[]> {
   const rows: JobRow[] = [];
   let cursor: string | undefined;
   for (let page = 0; page < pagesMax; page++) {

@@ -23,7 +23,6 @@ export const endedStates = [
 /** All thirteen states. */
 export const jobStates = [...openStates, ...endedStates] as const;
 
-export type OpenState = (typeof openStates)[number];
 export type EndedState = (typeof endedStates)[number];
 export type JobState = (typeof jobStates)[number];
 

@@ -46,7 +46,7 @@ export const namedBackoffs: {
 };
 
 /** The settings of `exponential` where a definition leaves them open. */
-export const exponentialDefaults: Required<ExponentialBackoff> = {
+const exponentialDefaults: Required<ExponentialBackoff> = {
   kind: "exponential",
   baseMs: secondMs,
   factor: 2,

@@ -19,7 +19,6 @@ export interface Transition {
   readonly meaning: string;
 }
 
-const waiting = ["pending", "blocked", "retry"] as const;
 const open = ["pending", "blocked", "retry", "active"] as const;
 
 export const transitions: { readonly [Name in EventName]: Transition } = {
@@ -213,9 +212,6 @@ export const transitions: { readonly [Name in EventName]: Transition } = {
 export function advancesVersion(name: EventName): boolean {
   return transitions[name].kind === "change";
 }
-
-/** The states that a plain cancel ends at once. */
-export const cancellableAtOnce: readonly JobState[] = waiting;
 
 /** The states that a manual retry may leave without force. */
 export const retryableStates: readonly JobState[] = endedStates.filter(

@@ -7,7 +7,7 @@ import { evolve } from "#millrace/core/evolve.js";
 import { type Actor, type Job, type JobKeyPolicy, jobStates } from "#millrace/core/job.js";
 import { transitions } from "#millrace/core/transitions.js";
 
-export const context = {
+const context = {
   requestId: "request-1",
   traceId: "4bf92f3577b34da6a3ce929d0e0e4736",
   traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
@@ -107,7 +107,7 @@ const wishNames = [
   "delete",
 ] as const satisfies readonly Wish["name"][];
 
-export const wishes: fc.Arbitrary<Wish> = fc.record({
+const wishes: fc.Arbitrary<Wish> = fc.record({
   // Starting is what most of the others need, so it comes more often.
   name: fc.oneof(
     { weight: 2, arbitrary: fc.constant("start" as const) },
@@ -120,7 +120,7 @@ export const wishes: fc.Arbitrary<Wish> = fc.record({
 });
 
 /** How a life begins. */
-export const beginnings = fc.record({
+const beginnings = fc.record({
   maxTries: fc.integer({ min: 1, max: 3 }),
   deadLetter: fc.boolean(),
   blocked: fc.boolean(),
@@ -176,7 +176,7 @@ function live(
 }
 
 /** The command that a wish becomes for a job as it is. */
-export function commandOf(wish: Wish, job: Job | null, eventId: string, now: number): Command {
+function commandOf(wish: Wish, job: Job | null, eventId: string, now: number): Command {
   const origin = { eventId, actor };
   const token = wish.token === "own" ? (job?.token ?? 0) : wish.token;
   const optionalToken = wish.workerless ? {} : { token };

@@ -5,7 +5,14 @@ import { z } from "zod";
 /** How long a hold lasts; a process that is paused for longer has lost what it holds. */
 export const leaseMs = 1_500;
 
-const payload = z.object({ key: z.string(), workMs: z.number(), fails: z.number() });
+const payload = z.object({
+  key: z.string(),
+  workMs: z.number(),
+  /** How many tries fail. */
+  fails: z.number(),
+  /** Whether the handler ignores its signal. */
+  isDeaf: z.boolean(),
+});
 
 export type Work = z.infer<typeof payload>;
 
@@ -41,3 +48,6 @@ export type JobType = keyof typeof contract.jobs;
 
 /** The keys that keyed jobs share. */
 export const keys = ["red", "green", "blue", "black"] as const;
+
+/** Work that is done at once. */
+export const noWork: Work = { key: "red", workMs: 0, fails: 0, isDeaf: false };

@@ -35,7 +35,7 @@ it("loses nothing and exceeds nothing while workers are killed and paused", {
   onTestFinished(() => rm(folder, { recursive: true, force: true }));
   const path = join(folder, "jobs.db");
   const url = `file:${path}`;
-  const seed = Number(process.env["MILLRACE_CRASH_SEED"] ?? Date.now() % 100_000);
+  const seed = Number(process.env.MILLRACE_CRASH_SEED ?? Date.now() % 100_000);
   console.log(`The crash test runs with MILLRACE_CRASH_SEED=${seed}.`);
 
   const engine = await openEngine(url);

@@ -15,13 +15,19 @@ const jobsPerRound = 10;
 const roundMs = 30;
 const roundsPerRelease = 30;
 
+/** How many of the newest jobs are given commands, because most of the others have ended. */
+const recentJobs = 40;
+const commandsPerRound = 2;
+
 const types = Object.keys(contract.jobs) as readonly JobType[];
 const acknowledged: JobRef<unknown, unknown>[] = [];
 
 console.log("ready");
 for (let created = 0, round = 0; created < Number(jobs); created += jobsPerRound, round++) {
   await Promise.all(Array.from({ length: jobsPerRound }, () => create()));
-  if (acknowledged.length > 0) await command(random.pick(acknowledged));
+  const recent = acknowledged.slice(-recentJobs);
+  if (recent.length > 0)
+    await Promise.all(Array.from({ length: commandsPerRound }, () => command(random.pick(recent))));
   if (round % roundsPerRelease === 0) await releaseKeys();
   await new Promise((resolve) => setTimeout(resolve, roundMs)); // clock: creates are spread over the whole time of trouble
 }
@@ -35,6 +41,7 @@ async function create(): Promise<void> {
     key: random.pick(keys),
     workMs: random.chance(0.8) ? random.whole(0, 20) : random.whole(20, 400),
     fails: type === "flaky" ? random.whole(0, 4) : 0,
+    isDeaf: random.chance(0.3),
   };
   const delay = random.chance(0.1) ? { delayMs: random.whole(1, 1_000) } : {};
   const created = await service.jobs[type].create(payload, { id, ...delay });
@@ -54,7 +61,7 @@ async function command(ref: JobRef<unknown, unknown>): Promise<void> {
     if (outcome.isOk()) write({ line: "told", id: ref.id, state: outcome.value.state });
     return;
   }
-  const outcome = await ref.cancel("by hand", { force: random.chance(0.3) });
+  const outcome = await ref.cancel("by hand", { force: random.chance(0.5) });
   if (outcome.isOk()) write({ line: "told", id: ref.id, state: outcome.value.state });
 }
 

@@ -4,7 +4,7 @@
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { connect, isStoreError, type JobRef } from "millrace";
-import { contract } from "./contract.js";
+import { contract, noWork } from "./contract.js";
 
 /** What the process prints. */
 export interface OpenerReport {
@@ -30,7 +30,7 @@ try {
   const service = await connect(contract, { url });
   for (let count = 0; count < Number(jobs) && report.fault === undefined; count++) {
     const id = `job-${process.pid}-${count}`;
-    const payload = { key: "x".repeat(Number(bytes)), workMs: 0, fails: 0 };
+    const payload = { ...noWork, key: "x".repeat(Number(bytes)) };
     const outcome = await service.jobs.quick.create(payload, { id });
     if (outcome.isOk()) created.push((outcome.value satisfies JobRef<unknown, unknown>).id);
     else

@@ -2,11 +2,10 @@
 // It prints, for each acknowledged call, the number of syncs before the call and at its acknowledgement.
 import { statSync } from "node:fs";
 import { connect } from "millrace";
-import { contract } from "./contract.js";
+import { contract, noWork } from "./contract.js";
 
 const [, , url = "", counter = "", creates = "0", together = "0", runs = "0"] = process.argv;
 const service = await connect(contract, { url, keeper: false });
-const payload = { key: "red", workMs: 0, fails: 0 };
 
 /** The number of syncs around one acknowledged call. */
 export interface SyncedCall {
@@ -35,8 +34,8 @@ async function counted(call: () => Promise<unknown>): Promise<SyncedCall> {
   return { before, after: syncs() };
 }
 
-const create = () => counted(() => service.jobs.quick.create(payload).orThrow());
-const run = () => counted(() => service.jobs.flaky.run(payload).orThrow());
+const create = () => counted(() => service.jobs.quick.create(noWork).orThrow());
+const run = () => counted(() => service.jobs.flaky.run(noWork).orThrow());
 
 async function oneByOne(count: number, call: () => Promise<SyncedCall>): Promise<SyncedCall[]> {
   const calls: SyncedCall[] = [];

@@ -30,7 +30,7 @@ async function work(id: string, type: JobType, payload: Work, tries: number, sig
   write({ line: "entered", ...place, type, key: payload.key, at: Date.now(), tick: tick() });
   let said = "threw";
   try {
-    await worked(payload.workMs, signal);
+    await worked(payload, signal);
     if (tries <= payload.fails) throw new Error(`Try ${tries} fails.`);
     said = "returned";
     return { tries };
@@ -39,10 +39,10 @@ async function work(id: string, type: JobType, payload: Work, tries: number, sig
   }
 }
 
-function worked(workMs: number, signal: AbortSignal): Promise<void> {
+function worked({ workMs, isDeaf }: Work, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     setTimeout(resolve, workMs); // clock: a handler of a real process takes real time
-    signal.addEventListener("abort", () => reject(signal.reason));
+    if (!isDeaf) signal.addEventListener("abort", () => reject(signal.reason));
   });
 }
 

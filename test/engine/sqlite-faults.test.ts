@@ -20,10 +20,8 @@ import Database from "better-sqlite3";
 import { connect, openEngine, type StoreError } from "millrace";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { type ChildOptions, startChild } from "../crash/children.js";
-import { contract } from "../crash/contract.js";
+import { contract, noWork } from "../crash/contract.js";
 import type { OpenerReport } from "../crash/opener.js";
-
-const payload = { key: "red", workMs: 0, fails: 0 };
 
 describe("a file that is not for this Millrace", () => {
   it("is refused when a newer version has written it, and left as it is", async () => {
@@ -72,7 +70,7 @@ describe("a file that is not for this Millrace", () => {
     const fault = await faultOf(async () => {
       const service = await connect(contract, { url: `file:${path}` });
       onTestFinished(() => service.stop());
-      await service.jobs.quick.create(payload).orThrow();
+      await service.jobs.quick.create(noWork).orThrow();
     });
     expect(fault._tag).toBe("StoreCorrupt");
     expect(fault.message).toMatch(/damaged.*Restore it from a backup/);
@@ -168,7 +166,7 @@ describe("many processes on one file", () => {
     const reader = (async () => {
       for await (const _item of service.engine.tail(null, reading.signal));
     })();
-    const large = { payload: { ...payload, key: "x".repeat(16_000) } };
+    const large = { payload: { ...noWork, key: "x".repeat(16_000) } };
     let walBytes = 0;
     for (let batch = 0; batch < 150; batch++) {
       await service.jobs.quick.createMany(Array(50).fill(large)).orThrow();
@@ -212,7 +210,7 @@ async function expectStored(path: string, { created, refused }: OpenerReport): P
   if (refused !== undefined) expect(await service.engine.load([refused])).toEqual([null]);
   const counts = await service.reads.counts().orThrow();
   expect(counts.reduce((sum, { count }) => sum + count, 0)).toBe(created.length);
-  await service.jobs.quick.create(payload).orThrow();
+  await service.jobs.quick.create(noWork).orThrow();
   await service.stop();
   const database = new Database(path);
   expect(database.pragma("integrity_check", { simple: true })).toBe("ok");
@@ -222,7 +220,7 @@ async function expectStored(path: string, { created, refused }: OpenerReport): P
 async function storeWithJobs(count: number): Promise<string> {
   const path = join(freshFolder(), "jobs.db");
   const service = await connect(contract, { url: `file:${path}` });
-  await service.jobs.quick.createMany(Array(count).fill({ payload })).orThrow();
+  await service.jobs.quick.createMany(Array(count).fill({ payload: noWork })).orThrow();
   await service.stop();
   return path;
 }

@@ -54,7 +54,7 @@ export function promote(store: Store, key: KeyState): void {
 }
 
 /** The slots taken: reserved, active, and ended ones whose worker has not confirmed. */
-export function slotsTaken(store: Store, key: KeyState): number {
+function slotsTaken(store: Store, key: KeyState): number {
   let count = 0;
   for (const member of key.members.values()) if (member.line === "ready") count += 1;
   for (const attempt of key.attempts) {

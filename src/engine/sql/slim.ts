@@ -71,7 +71,7 @@ function slimValues(slim: Slim): SqlValue[] {
 }
 
 /** A slim job from a row of `waiting` or `ready`. */
-export function slimFromRow(row: SqlRow): Slim {
+function slimFromRow(row: SqlRow): Slim {
   return {
     n: int(row, "n"),
     id: text(row, "id"),
