@@ -4,7 +4,7 @@
 import { Result } from "better-result";
 import { isEnded } from "../core/job.js";
 import type { AppendOutcome, Change } from "../engine/engine.js";
-import { StoreBusy } from "../engine/errors.js";
+import { StoreBusy, type StoreError } from "../engine/errors.js";
 import type { StoredRecord } from "../engine/record.js";
 import type { Client } from "./client.js";
 import { IdempotencyConflict, JobExists, type JobNotEnqueued } from "./errors.js";
@@ -31,7 +31,7 @@ export interface Rejected {
 }
 
 /** The failures that a submit has once its payload and options are good. */
-export type SubmitFailure = IdempotencyConflict | JobExists | StoreBusy;
+export type SubmitFailure = IdempotencyConflict | JobExists | StoreError;
 
 /** The change that a prepared create appends. */
 export function createChange({ event, idempotency }: PreparedCreate, recordVersion = 0): Change {
@@ -61,6 +61,8 @@ export function submitted(
     case "exists":
     case "conflict":
       return Result.err(jobExists(event.jobId));
+    case "faulted":
+      return Result.err(answer.error);
     case "not_admitted":
       return Result.ok(notAdmitted(create, answer.admission));
     case "record_conflict":
@@ -89,7 +91,7 @@ function notAdmitted(
 function jobExists(id: string): JobExists {
   return new JobExists({
     id,
-    message: `A job ${id} exists or existed; choose another id, or leave it to Millrace.`,
+    message: `A job ${id} exists already; choose another id, or leave it to Millrace.`,
   });
 }
 

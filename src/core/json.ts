@@ -37,7 +37,7 @@ export type JsonText =
 
 /**
  * Writes a caller's value as JSON text. Values that JSON would drop or change silently
- * (functions, symbols, bigints, `NaN`, cycles, class instances without `toJSON`) are refused with the path to them.
+ * (functions, symbols, bigints, `NaN`, cycles, maps and sets) are refused with the path to them.
  */
 export function jsonText(value: unknown, limits: JsonLimits = payloadLimits): JsonText {
   const problem = findProblem(value, "", 0, limits.depthMax);

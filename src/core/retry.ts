@@ -113,6 +113,8 @@ function spread(delayMs: number, jitter: number, random: number): number {
   return bounded(delayMs * (1 + jitter * (random - 0.5)));
 }
 
+/** A policy of one's own may give nonsense, which must not become a loop without pause. */
 function bounded(delayMs: number): number {
-  return Number.isFinite(delayMs) ? Math.round(Math.min(Math.max(delayMs, 0), delayMaxMs)) : 0;
+  if (Number.isNaN(delayMs)) return namedBackoffs.default.delaysMs[0] ?? 0;
+  return Math.round(Math.min(Math.max(delayMs, 0), delayMaxMs));
 }

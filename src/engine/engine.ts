@@ -8,6 +8,7 @@ import type { JobEvent } from "../core/event.js";
 import type { Job, JobKey, JobState, PolicyOutcome } from "../core/job.js";
 import type { Lane } from "../core/order.js";
 import type { Capabilities } from "./capabilities.js";
+import type { StoreError } from "./errors.js";
 import type { Queries, QueryName } from "./query.js";
 import type { RecordWrite, StoredRecord, SwapOutcome } from "./record.js";
 
@@ -31,7 +32,7 @@ export interface Change {
   };
 }
 
-/** What became of a change. Only `appended` stored anything. */
+/** What became of a change. Only `appended` changed a job. */
 export type AppendOutcome =
   | { readonly outcome: "appended"; readonly policy?: PolicyOutcome }
   /** The job has moved on, is under another token, or is gone: load it and decide again. */
@@ -40,6 +41,8 @@ export type AppendOutcome =
   | { readonly outcome: "exists" }
   /** A record that had to change was not at the version that the writer saw. */
   | { readonly outcome: "record_conflict"; readonly current: StoredRecord | null }
+  /** Storing this change failed, and this one alone. */
+  | { readonly outcome: "faulted"; readonly error: StoreError }
   /** The key's policy refused a `created` event, or answered it with another job. */
   | {
       readonly outcome: "not_admitted";
@@ -204,7 +207,7 @@ export interface Engine {
   /** Calls back on hints, which may be lost or repeated, and may come from other processes. Gives the way to stop. */
   wake(topic: WakeTopic, on: () => void): () => void;
 
-  /** Forgets `deleted` events older than a time. Gives their number. */
+  /** Forgets `deleted` events older than a time, a bounded number of them. Gives how many. */
   prune(before: number): Promise<number>;
 
   /** Carries out what was asked before, then lets go of the store. Idempotent. */

@@ -23,7 +23,7 @@ import { Fleet, type Killed } from "./fleet.js";
 import { type CallerLine, type HandlerLine, ledgerFile, readLedger } from "./lines.js";
 
 const workers = 3;
-const jobs = 4_000;
+const jobs = 3_000;
 const drainMaxMs = 90_000;
 const violationsShownMax = 20;
 const walBytesMax = 80 * 1024 * 1024;

@@ -24,10 +24,13 @@ const acknowledged: JobRef<unknown, unknown>[] = [];
 
 console.log("ready");
 for (let created = 0, round = 0; created < Number(jobs); created += jobsPerRound, round++) {
-  await Promise.all(Array.from({ length: jobsPerRound }, () => create()));
   const recent = acknowledged.slice(-recentJobs);
-  if (recent.length > 0)
-    await Promise.all(Array.from({ length: commandsPerRound }, () => command(random.pick(recent))));
+  await Promise.all([
+    ...Array.from({ length: jobsPerRound }, () => create()),
+    ...Array.from({ length: recent.length > 0 ? commandsPerRound : 0 }, () =>
+      command(random.pick(recent)),
+    ),
+  ]);
   if (round % roundsPerRelease === 0) await releaseKeys();
   await new Promise((resolve) => setTimeout(resolve, roundMs)); // clock: creates are spread over the whole time of trouble
 }

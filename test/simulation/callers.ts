@@ -74,10 +74,10 @@ export class Caller {
     const id = random.pick([...acknowledged]);
     const ref = new JobRef(this.#client, id);
     const draw = random.next();
-    if (draw < 0.35) await this.#cancel(ref, random.chance(0.4));
-    else if (draw < 0.55) this.#tell("retry", id, await ref.retry({ force: random.chance(0.3) }));
-    else if (draw < 0.6) this.#tell("dismiss", id, await ref.dismiss());
-    else if (draw < 0.65) await this.#remove(ref, random.chance(0.5));
+    if (draw < 0.3) await this.#cancel(ref, random.chance(0.4));
+    else if (draw < 0.5) this.#tell("retry", id, await ref.retry({ force: random.chance(0.3) }));
+    else if (draw < 0.7) this.#tell("dismiss", id, await ref.dismiss());
+    else if (draw < 0.76) await this.#remove(ref, random.chance(0.5));
     else await this.#wait(ref);
   }
 

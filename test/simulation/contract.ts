@@ -106,6 +106,7 @@ export function workerJobs({ process, tokens, ledger, types }: HandlerPlace): Wo
       try {
         if (step.notes) {
           void job.progress({ step: "work", current: 1, total: 2 });
+          void job.emit("working", { token });
           await job.log(`Token ${token} works for ${step.workMs} ms.`);
         }
         await working(process, step, job.signal);

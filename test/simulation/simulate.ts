@@ -1,6 +1,7 @@
 // One simulation: a storm over a few processes and jobs, then everything heals and every job must end.
 import { createHash } from "node:crypto";
 import { boundJobs } from "#millrace/contract/definition.js";
+import type { EventName } from "#millrace/core/event.js";
 import { Caller } from "./callers.js";
 import { contract, leaseMs } from "./contract.js";
 import type { Weather } from "./engines.js";
@@ -18,6 +19,8 @@ export interface SimulationOutcome {
   readonly hash: string;
   readonly jobs: number;
   readonly events: number;
+  /** What happened to jobs: the names of the events in the log. */
+  readonly eventNames: ReadonlySet<EventName>;
   /** How many handlers began. */
   readonly entries: number;
   /** What happened, line by line, where it was asked for. */
@@ -59,6 +62,7 @@ export async function simulate(
       hash: createHash("sha256").update(JSON.stringify(events)).digest("hex"),
       jobs: events.filter(({ name }) => name === "created").length,
       events: events.length,
+      eventNames: new Set(events.map(({ name }) => name)),
       entries: world.ledger.entries,
       lines: world.lines,
     };

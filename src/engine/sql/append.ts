@@ -2,13 +2,16 @@
  * Appending events: the compare by version and token, and what the event does to the stored rows.
  */
 
+import type { EventName } from "../../core/event.js";
+import type { JobState } from "../../core/job.js";
+import { transitions } from "../../core/transitions.js";
 import type { AppendOutcome } from "../engine.js";
 import type { FlatChange } from "./change.js";
 import { createJob } from "./create.js";
 import { writeEvent } from "./log.js";
 import { moveOn } from "./place.js";
 import { blockingRecord, writeRecord } from "./records.js";
-import { keyScope, placeSlim, promoteKey, takeLease, takeWaiting } from "./slim.js";
+import { keyOfScope, type Place, placeSlim, promoteKey, takeLease, takeWaiting } from "./slim.js";
 import { int, type SqlRow, type Step, type Transaction, text } from "./statement.js";
 
 const conflict: AppendOutcome = { outcome: "conflict" };
@@ -41,7 +44,7 @@ export function* settleChange(tx: Transaction, change: FlatChange): Step<AppendO
   return appended;
 }
 
-const selectJob = `SELECT n, id, lane, priority, run_at, state, version, token, started_at, key_hash FROM jobs WHERE id = ?`;
+const selectJob = `SELECT n, id, lane, priority, run_at, state, version, token, started_at, key_hash, key_max FROM jobs WHERE id = ?`;
 
 function* appendToJob(tx: Transaction, change: FlatChange): Step<AppendOutcome> {
   const [row] = yield { sql: selectJob, values: [change.id] };
@@ -50,13 +53,7 @@ function* appendToJob(tx: Transaction, change: FlatChange): Step<AppendOutcome> 
   if (row.state !== null) return yield* changeEnded(tx, change, row);
   if (change.name === "cancelRequested" || change.name === "keyBlocked")
     return yield* markLease(tx, change, row);
-  const at = {
-    n: int(row, "n"),
-    lane: int(row, "lane"),
-    rank: -int(row, "priority"),
-    runAt: int(row, "run_at"),
-    id: change.id,
-  };
+  const at = placeOf(row);
   if (change.lapse && !(yield* hasLapsed(tx, change))) return conflict;
   const waiting = change.expectToken === null ? yield* takeWaiting(at, change.expectVersion) : null;
   const taken =
@@ -125,15 +122,10 @@ function* changeEnded(tx: Transaction, change: FlatChange, row: SqlRow): Step<Ap
     startedAt: row.started_at as number | null,
     detail: null,
     key: row.key_hash as string | null,
-    keyMax: row.key_hash === null ? null : yield* keyMaxOf(text(row, "key_hash")),
+    keyMax: row.key_max as number | null,
     noted: 1,
   });
   return appended;
-}
-
-function* keyMaxOf(hash: string): Step<number> {
-  const [row] = yield { sql: "SELECT max_active FROM keys WHERE hash = ?", values: [hash] };
-  return row ? int(row, "max_active") : 1;
 }
 
 /** Removes a job and its log. The `deleted` event stays for readers of the feed until it is pruned. */
@@ -141,14 +133,7 @@ function* deleteJob(tx: Transaction, change: FlatChange, row: SqlRow): Step<Appe
   const n = int(row, "n");
   let key: string | null = null;
   if (row.state === null) {
-    const at = {
-      n,
-      lane: int(row, "lane"),
-      rank: -int(row, "priority"),
-      runAt: int(row, "run_at"),
-      id: change.id,
-    };
-    const waiting = yield* takeWaiting(at, change.expectVersion);
+    const waiting = yield* takeWaiting(placeOf(row), change.expectVersion);
     const taken = waiting ?? (yield* takeLease(change.id, change.expectVersion, undefined));
     if (!taken) return conflict;
     key = taken.slim.key;
@@ -187,12 +172,8 @@ export function* noteChange(tx: Transaction, note: FlatChange): Step<boolean> {
   if (note.name === "staleCompletionIgnored") yield* confirmEnd(tx, note.id, note.expectToken ?? 0);
   const [row] = yield { sql: selectJob, values: [note.id] };
   if (!row) return false;
-  if (note.name === "ready" && !(yield* isWaiting(row))) return false;
-  if (note.name === "acknowledged" && (yield* isBlocked(row))) return false;
-  if (note.name !== "staleCompletionIgnored") {
-    if (row.state !== null) return false;
-    yield* markNoted(row);
-  }
+  if (!transitions[note.name as EventName].from.includes(yield* stateOf(row))) return false;
+  if (row.state === null) yield* markNoted(row);
   yield* writeEvent(tx, int(row, "n"), note.values);
   return true;
 }
@@ -215,19 +196,30 @@ function* confirmEnd(tx: Transaction, id: string, token: number): Step<void> {
   for (const row of rows) {
     const scope = text(row, "scope");
     tx.woke.ready = true;
-    if (scope.startsWith(keyScope(""))) yield* promoteKey(tx, scope.slice(keyScope("").length));
+    const key = keyOfScope(scope);
+    if (key !== null) yield* promoteKey(tx, key);
   }
 }
 
-function* isWaiting(row: SqlRow): Step<boolean> {
-  const [lease] = yield {
-    sql: "SELECT 1 AS one FROM leases WHERE id = ?",
-    values: [text(row, "id")],
+/** The state of a job: its wide row has it once it has ended, its slim row before. */
+function* stateOf(row: SqlRow): Step<JobState> {
+  if (row.state !== null) return row.state as JobState;
+  const { n, lane, rank, runAt, id } = placeOf(row);
+  const [slim] = yield {
+    sql: `SELECT state FROM waiting WHERE n = ?
+      UNION ALL SELECT state FROM ready WHERE lane = ? AND rank = ? AND run_at = ? AND id = ?`,
+    values: [n, lane, rank, runAt, id],
   };
-  return row.state === null && !lease && !(yield* isBlocked(row));
+  return slim ? (slim.state as JobState) : "active";
 }
 
-function* isBlocked(row: SqlRow): Step<boolean> {
-  const [waiting] = yield { sql: "SELECT state FROM waiting WHERE n = ?", values: [int(row, "n")] };
-  return waiting?.state === "blocked";
+/** Where the slim row of a job is found, from its wide row. */
+function placeOf(row: SqlRow): Place {
+  return {
+    n: int(row, "n"),
+    id: text(row, "id"),
+    lane: int(row, "lane"),
+    rank: -int(row, "priority"),
+    runAt: int(row, "run_at"),
+  };
 }

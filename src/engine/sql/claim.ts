@@ -75,6 +75,8 @@ export function* claimJobs(tx: Transaction, ask: ClaimAsk): Step<ClaimRows> {
       else jobs.push(claimed);
     }
     if (passed === 0) break;
+    // There may be more behind those that were passed over, which whoever claims next will find.
+    if (round === roundsMax - 1) tx.woke.ready = true;
   }
   return { jobs, nextDueAt: jobs.length < ask.limit ? yield* nextDue(numbers) : null };
 }

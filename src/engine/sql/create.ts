@@ -16,8 +16,8 @@ import { eventFrom, eventValues, headColumns, headOf, headValues } from "./rows.
 import { keyScope, placeSlim, promoteKey, slotsTaken, takeWaiting } from "./slim.js";
 import { int, type Step, type Transaction, text } from "./statement.js";
 
-const insertJob = `INSERT INTO jobs (n, id, lane, priority, run_at, created_at, deadline, max_tries, key, key_hash, tags,
-  parent_id, chain_id, agent, request_id, traceparent, tracestate) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`;
+const insertJob = `INSERT INTO jobs (n, id, lane, priority, run_at, created_at, deadline, max_tries, key, key_hash, key_max, tags,
+  parent_id, chain_id, agent, request_id, traceparent, tracestate) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`;
 
 /** Creates a job, unless its id is taken or its key's policy says otherwise. */
 export function* createJob(tx: Transaction, change: FlatChange, job: NewJob): Step<AppendOutcome> {
@@ -58,6 +58,7 @@ function* storeJob(
       job.maxTries,
       job.key?.key ?? null,
       job.key?.hash ?? null,
+      job.key?.maxActive ?? null,
       job.tags && JSON.stringify(job.tags),
       job.parentId,
       job.chainId,

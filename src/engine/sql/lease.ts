@@ -40,11 +40,37 @@ export function* renewLease(tx: Transaction, held: HeldLease): Step<RenewOutcome
 
 /** Jobs whose time has come, in the order of that time. */
 export function* dueJobs(now: number, ask: DueAsk, limit: number): Step<readonly DueJob[]> {
+  if (ask.kind === "retention") return yield* dueForRetention(ask, limit);
   const rows = yield dueStatement(now, ask, limit);
   return rows.map(dueFromRow);
 }
 
-function dueStatement(now: number, ask: DueAsk, limit: number): Statement {
+type RetentionAsk = Extract<DueAsk, { kind: "retention" }>;
+
+/** Lane by lane, so that the index gives the oldest first and nothing has to be sorted. */
+function* dueForRetention(ask: RetentionAsk, limit: number): Step<readonly DueJob[]> {
+  const { service, type, state, endedBefore } = ask;
+  const lanes = yield {
+    sql: "SELECT id FROM lanes WHERE service = ? AND type = ? ORDER BY id",
+    values: [service, type],
+  };
+  const due: SqlRow[] = [];
+  for (const lane of lanes) {
+    if (due.length >= limit) break;
+    const rows = yield {
+      sql: `SELECT id, version, token, ended_at FROM jobs WHERE lane = ? AND state = ? AND ended_at < ?
+        ORDER BY ended_at LIMIT ?`,
+      values: [int(lane, "id"), state, endedBefore, limit - due.length],
+    };
+    due.push(...rows);
+  }
+  due.sort(
+    (a, b) => int(a, "ended_at") - int(b, "ended_at") || (text(a, "id") < text(b, "id") ? -1 : 1),
+  );
+  return due.map((row) => dueFromRow({ ...row, service, type }));
+}
+
+function dueStatement(now: number, ask: Exclude<DueAsk, RetentionAsk>, limit: number): Statement {
   switch (ask.kind) {
     case "lapsed":
       return {
@@ -60,12 +86,6 @@ function dueStatement(now: number, ask: DueAsk, limit: number): Statement {
             UNION ALL SELECT id, lane, version, token, deadline FROM leases WHERE deadline <= ?
           ) AS s JOIN lanes l ON l.id = s.lane WHERE l.service = ? ORDER BY s.deadline, s.id LIMIT ?`,
         values: [now, now, now, ask.service, limit],
-      };
-    case "retention":
-      return {
-        sql: `SELECT j.id, j.version, j.token, l.service, l.type FROM lanes l JOIN jobs j ON j.lane = l.id
-          WHERE l.service = ? AND l.type = ? AND j.state = ? AND j.ended_at < ? ORDER BY j.ended_at, j.id LIMIT ?`,
-        values: [ask.service, ask.type, ask.state, ask.endedBefore, limit],
       };
   }
 }

@@ -64,7 +64,7 @@ const writers: {
   renew: renewLease,
   swap: swapRecord,
   claim: claimJobs,
-  prune: (_, before) => pruneDeleted(before),
+  prune: (tx, before) => pruneDeleted(tx.now, before),
 };
 
 /** Carries out a write; gives one answer per item. */

@@ -87,7 +87,9 @@ function where(filter: JobFilter, cursor?: number): Where {
   if (lanes) add(lanes.sql, ...lanes.values);
   if (filter.state) addStates(filter.state, add);
   if (filter.tag !== undefined) add("j.n IN (SELECT n FROM tags WHERE tag = ?)", filter.tag);
-  if (filter.key !== undefined) add("j.key = ?", filter.key);
+  if (filter.key !== undefined) {
+    add("j.key_hash IN (SELECT hash FROM keys WHERE key = ?)", filter.key);
+  }
   if (filter.since !== undefined) add("j.created_at >= ?", filter.since);
   if (filter.until !== undefined) add("j.created_at < ?", filter.until);
   if (filter.text !== undefined)
@@ -112,16 +114,27 @@ function laneCondition(filter: JobFilter): Where | null {
   return { sql: `j.lane IN (SELECT id FROM lanes WHERE ${parts.join(" AND ")})`, values };
 }
 
-/** Ended states stand in the wide row, where an index finds them; the others in the slim rows. */
+/** Ended states stand in the wide row, where an index finds them; the others in the slim rows, which are few. */
 function addStates(
   states: readonly JobState[],
   add: (sql: string, ...values: SqlValue[]) => void,
 ): void {
-  const marks = states.map(() => "?").join(",");
-  if (states.every(isEnded)) add(`j.state IN (${marks})`, ...states);
-  else if (!states.some(isEnded))
-    add(`j.state IS NULL AND ${stateColumn} IN (${marks})`, ...states);
-  else add(`${stateColumn} IN (${marks})`, ...states);
+  const wanted = [...new Set(states)];
+  const marks = wanted.map(() => "?").join(",");
+  if (wanted.every(isEnded)) add(`j.state IN (${marks})`, ...wanted);
+  else if (wanted.some(isEnded)) add(`${stateColumn} IN (${marks})`, ...wanted);
+  else {
+    const active = wanted.includes("active") ? "UNION ALL SELECT n FROM leases" : "";
+    const sql = `j.n IN (SELECT n FROM waiting WHERE state IN (${marks})
+      UNION ALL SELECT n FROM ready WHERE state IN (${marks}) ${active})`;
+    add(sql, ...wanted, ...wanted);
+  }
+}
+
+/** Whether a filter needs the slim rows: only one that mixes ended states with others does. */
+function mixesStates({ state }: JobFilter): boolean {
+  const states = state ?? [];
+  return states.some(isEnded) && !states.every(isEnded);
 }
 
 /** A page of jobs, newest first. */
@@ -132,7 +145,7 @@ export function* listJobs(ask: JobsAsk): Step<Page<JobRow>> {
   const all = where(filter);
   const from = `FROM jobs j JOIN lanes l ON l.id = j.lane ${slimJoins}`;
   const [counted] = yield {
-    sql: `SELECT count(*) AS count ${from} ${all.sql}`,
+    sql: `SELECT count(*) AS count FROM jobs j ${mixesStates(filter) ? slimJoins : ""} ${all.sql}`,
     values: all.values,
   };
   const page = where(filter, ask.cursor === undefined ? undefined : Number(ask.cursor));

@@ -78,20 +78,28 @@ export function* readHead(): Step<number> {
   return row ? int(row, "seq") : 0;
 }
 
+/** The most rows of a kind that one call removes, so that nobody waits long for the file. */
+const pruneMax = 5_000;
+
 /** Removes `deleted` events that are old. The highest position is remembered, so that positions only ever grow. */
-export function* pruneDeleted(before: number): Step<number> {
+export function* pruneDeleted(now: number, before: number): Step<number> {
   yield {
     sql: "UPDATE pruned SET seq = max(seq, coalesce((SELECT max(seq) FROM events), 0))",
     values: [],
   };
   const removed = yield {
-    sql: "DELETE FROM events WHERE name = 'deleted' AND at < ? RETURNING seq",
-    values: [before],
+    sql: `DELETE FROM events WHERE seq IN (SELECT seq FROM events WHERE name = 'deleted' AND at < ? LIMIT ?)
+      RETURNING seq`,
+    values: [before, pruneMax],
   };
-  yield { sql: "DELETE FROM records WHERE expires_at < ?", values: [before] };
   yield {
-    sql: `DELETE FROM keys WHERE outcome_at < ? AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.key_hash = keys.hash)`,
-    values: [before],
+    sql: "DELETE FROM records WHERE id IN (SELECT id FROM records WHERE expires_at <= ? LIMIT ?)",
+    values: [now, pruneMax],
+  };
+  yield {
+    sql: `DELETE FROM keys WHERE hash IN (SELECT hash FROM keys WHERE outcome_at < ?
+      AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.key_hash = keys.hash) ORDER BY outcome_at LIMIT ?)`,
+    values: [before, pruneMax],
   };
   return removed.length;
 }

@@ -98,6 +98,11 @@ export function keyScope(hash: string): string {
   return `k:${hash}`;
 }
 
+/** The key that a scope belongs to; `null` for the scope of a cap. */
+export function keyOfScope(scope: string): string | null {
+  return scope.startsWith("k:") ? scope.slice(2) : null;
+}
+
 /** Puts a job that may run where it belongs: claimable, or waiting for its time, its key or its blockers. */
 export function* placeSlim(tx: Transaction, slim: Slim): Step<void> {
   if (slim.state === "blocked") {
@@ -224,8 +229,9 @@ export function* sweepSlots(tx: Transaction): Step<void> {
   for (const row of rows) {
     const scope = text(row, "scope");
     yield freeSlot(scope, text(row, "job"), int(row, "token"));
-    if (scope.startsWith("k:")) yield* promoteKey(tx, scope.slice(2));
-    else tx.woke.ready = true;
+    const key = keyOfScope(scope);
+    if (key !== null) yield* promoteKey(tx, key);
+    tx.woke.ready = true;
   }
 }
 

@@ -1,9 +1,9 @@
 /**
- * The engine's side of a thread: batches go out, answers come back, one batch at a time.
+ * The engine's side of a thread: batches go out, answers come back, in order.
  */
 import { Worker } from "node:worker_threads";
 import { type BatchAnswer, Batcher } from "../batching.js";
-import { batchMax } from "../engine.js";
+import { type AppendOutcome, batchMax } from "../engine.js";
 import type { Read, Write } from "../sql/operations.js";
 import { storeError } from "./faults.js";
 import type { Reply, Request, Response, ThreadData, Woke } from "./protocol.js";
@@ -21,7 +21,10 @@ export class Channel<Operation extends Write | Read> {
     { resolve: (response: Response) => void; reject: (error: unknown) => void }
   >();
   readonly #opened: Promise<void>;
+  readonly #exited: Promise<void>;
   #lastId = 0;
+  /** Why nobody will answer any more. */
+  #dead: Error | null = null;
   #closed: Promise<void> | null = null;
 
   constructor(options: {
@@ -51,7 +54,17 @@ export class Channel<Operation extends Write | Read> {
     this.#opened.catch(() => {});
     this.#worker.on("message", (response: Response) => this.#receive(response));
     this.#worker.on("error", (error) => this.#fail(error));
-    this.#worker.on("exit", () => this.#fail(null));
+    this.#exited = new Promise((resolve) => {
+      this.#worker.on("exit", () => {
+        this.#fail(null);
+        resolve();
+      });
+    });
+  }
+
+  /** Whether the thread has ended without being asked to. */
+  get isDead(): boolean {
+    return this.#dead !== null && this.#closed === null;
   }
 
   /** Resolves when the file is open and of the right schema; rejects with the store's fault. */
@@ -62,6 +75,7 @@ export class Channel<Operation extends Write | Read> {
   /** Carries out one operation with the next batch. */
   call(operation: Operation): Promise<unknown> {
     if (this.#closed !== null) return Promise.reject(this.#closedError());
+    if (this.#dead) return Promise.reject(this.#dead);
     return this.#batcher.call(operation);
   }
 
@@ -74,14 +88,14 @@ export class Channel<Operation extends Write | Read> {
   async #end(): Promise<void> {
     await this.#opened.catch(() => {});
     await this.#batcher.idle();
-    const exited = new Promise<void>((resolve) => this.#worker.once("exit", () => resolve()));
     this.#worker.ref();
     this.#worker.postMessage("close");
-    await exited;
+    await this.#exited;
   }
 
   async #send(operations: readonly Operation[]): Promise<readonly BatchAnswer<unknown>[]> {
     await this.#opened;
+    if (this.#dead) throw this.#dead;
     this.#lastId += 1;
     const id = this.#lastId;
     const request = (
@@ -92,11 +106,23 @@ export class Channel<Operation extends Write | Read> {
     const answer = this.#expect(id);
     this.#worker.postMessage(request);
     const { replies } = await answer;
-    return replies.map((reply) => this.#answerOf(reply));
+    return replies.map((reply, index) => this.#answerOf(reply, operations[index]));
   }
 
-  #answerOf(reply: Reply): BatchAnswer<unknown> {
-    return "fault" in reply ? { fault: storeError(reply.fault, this.#url) } : reply;
+  #answerOf(reply: Reply, operation: Operation | undefined): BatchAnswer<unknown> {
+    if ("answer" in reply) return reply;
+    if ("fault" in reply) return { fault: storeError(reply.fault, this.#url) };
+    const answers: unknown[] = [];
+    for (const item of reply.items) {
+      if ("answer" in item) {
+        answers.push(item.answer);
+        continue;
+      }
+      const error = storeError(item.fault, this.#url);
+      if (!operation || !appends.has(operation.kind)) return { fault: error };
+      answers.push({ outcome: "faulted", error } satisfies AppendOutcome);
+    }
+    return { answer: answers };
   }
 
   #expect(id: number): Promise<Response> {
@@ -114,10 +140,15 @@ export class Channel<Operation extends Write | Read> {
 
   /** The thread has ended, or died: nobody will answer any more. */
   #fail(error: unknown): void {
-    const reason = error ?? this.#closedError();
-    for (const { reject } of this.#answers.values()) reject(reason);
+    this.#dead ??= this.#closed === null ? this.#deathError(error) : this.#closedError();
+    for (const { reject } of this.#answers.values()) reject(this.#dead);
     this.#answers.clear();
-    this.#closed ??= Promise.resolve();
+  }
+
+  #deathError(error: unknown): Error {
+    const reason = error instanceof Error ? error.message : "it ended by itself";
+    const message = `The thread that has the file open is gone (${reason}). Connect again.`;
+    return storeError({ kind: "unavailable", message }, this.#url);
   }
 
   #closedError(): Error {
@@ -127,6 +158,9 @@ export class Channel<Operation extends Write | Read> {
     );
   }
 }
+
+/** The operations that answer for each of their items, also for one that failed. */
+const appends: ReadonlySet<string> = new Set(["create", "append", "settle", "end"]);
 
 function weigh(operation: Write | Read): number {
   if (!("items" in operation)) return 1;

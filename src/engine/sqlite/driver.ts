@@ -95,15 +95,16 @@ function loadDriver(): DatabaseClass {
 
 /** Another program's database is left alone. */
 function refuseStrangers(database: Database, path: string): void {
-  const id = Number(database.pragma("application_id", { simple: true }));
-  if (id === applicationId) return;
-  const [row] = database.prepare("SELECT count(*) AS tables FROM sqlite_schema").all() as {
-    tables: number;
-  }[];
-  if (id !== 0 || (row?.tables ?? 0) > 0) {
-    const message = `${path} is the database of another program. Name another file for the jobs.`;
-    throw new FaultError({ kind: "corrupt", message });
-  }
+  // One statement, so that a process that makes the file at this moment is not taken for a stranger.
+  const [row] = database
+    .prepare(
+      `SELECT (SELECT application_id FROM pragma_application_id) AS id,
+        (SELECT count(*) FROM sqlite_schema) AS tables`,
+    )
+    .all() as { id: number; tables: number }[];
+  if (row === undefined || row.id === applicationId || (row.id === 0 && row.tables === 0)) return;
+  const message = `${path} is the database of another program. Name another file for the jobs.`;
+  throw new FaultError({ kind: "corrupt", message });
 }
 
 /** Brings the schema to the newest version, one process at a time. */

@@ -176,17 +176,18 @@ class SqliteEngine implements Engine {
     let after = cursor === null ? 0 : Number(cursor);
     while (!signal.aborted && this.#closed === null) {
       const committed = this.#nextCommit(signal);
-      const rows = await this.#read("feed", { after, limit: feedChunk });
-      for (const row of rows) {
-        if (signal.aborted) return;
-        after = row.seq;
-        yield {
-          cursor: String(row.seq),
-          event: eventFrom(row.head && headOf(row.head), row.values),
-        };
+      try {
+        const rows = await this.#read("feed", { after, limit: feedChunk });
+        for (const row of rows) {
+          if (signal.aborted) return;
+          after = row.seq;
+          const head = row.head && headOf(row.head);
+          yield { cursor: String(row.seq), event: eventFrom(head, row.values) };
+        }
+        if (rows.length < feedChunk) await committed.wait;
+      } finally {
+        committed.cancel();
       }
-      if (rows.length < feedChunk) await committed.wait;
-      committed.cancel();
     }
   }
 
@@ -229,6 +230,7 @@ class SqliteEngine implements Engine {
   ): Promise<Reads[Kind]["answer"]> {
     await this.#writer.opened();
     if (this.#closed !== null) throw this.#closedError();
+    if (this.#reader?.isDead) this.#reader = null;
     this.#reader ??= new Channel<Read>({
       url: this.url,
       path: this.#path,

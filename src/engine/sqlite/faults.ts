@@ -103,6 +103,11 @@ const rules: readonly { start: string; kind: Fault["kind"]; say: (path: string) 
   },
 ];
 
+/** Whether a fault may lie with one item alone, so that its neighbours are worth another try. */
+export function isOfOneItem({ kind, code = "" }: Fault): boolean {
+  return kind === "failed" && !code.startsWith("SQLITE_IOERR");
+}
+
 /** The error that a caller sees. */
 export function storeError(fault: Fault, url: string): StoreError {
   const { kind, message, code } = fault;

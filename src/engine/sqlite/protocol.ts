@@ -18,8 +18,11 @@ export type Request =
   | { readonly id: number; readonly now: number | null; readonly writes: readonly Write[] }
   | { readonly id: number; readonly now: number | null; readonly reads: readonly Read[] };
 
-/** What became of one operation. */
-export type Reply = { readonly answer: unknown } | { readonly fault: Fault };
+/** What became of one item, or of one read. */
+export type ItemReply = { readonly answer: unknown } | { readonly fault: Fault };
+
+/** What became of one operation; of each of its items, where they were carried out one by one. */
+export type Reply = ItemReply | { readonly items: readonly ItemReply[] };
 
 /** What a committed batch did that others may wait for. */
 export interface Woke {

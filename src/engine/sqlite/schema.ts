@@ -34,7 +34,7 @@ export const migrations: readonly string[] = [
     id TEXT NOT NULL UNIQUE,
     lane INTEGER NOT NULL,
     priority INTEGER NOT NULL, run_at INTEGER NOT NULL, created_at INTEGER NOT NULL, deadline INTEGER,
-    max_tries INTEGER NOT NULL, key TEXT, key_hash TEXT, tags TEXT, parent_id TEXT, chain_id TEXT, agent TEXT,
+    max_tries INTEGER NOT NULL, key TEXT, key_hash TEXT, key_max INTEGER, tags TEXT, parent_id TEXT, chain_id TEXT, agent TEXT,
     request_id TEXT NOT NULL, traceparent TEXT NOT NULL, tracestate TEXT,
     state TEXT, version INTEGER, run INTEGER, tries INTEGER, token INTEGER, started_at INTEGER, ended_at INTEGER,
     updated_at INTEGER, detail TEXT, aggregate TEXT
@@ -85,9 +85,11 @@ export const migrations: readonly string[] = [
     takeovers INTEGER NOT NULL, outcome TEXT, outcome_at INTEGER
   ) STRICT, WITHOUT ROWID;
   CREATE INDEX keys_by_use ON keys (outcome_at);
+  CREATE INDEX keys_by_name ON keys (key);
 
   CREATE TABLE records (
     id TEXT PRIMARY KEY, version INTEGER NOT NULL, body TEXT NOT NULL, expires_at INTEGER
   ) STRICT, WITHOUT ROWID;
+  CREATE INDEX records_expiry ON records (expires_at) WHERE expires_at IS NOT NULL;
   `,
 ];

@@ -10,8 +10,8 @@ import { readItem, type Write, writeItems } from "../sql/operations.js";
 import { readHead } from "../sql/read.js";
 import type { Transaction } from "../sql/statement.js";
 import { type Connection, openReader, openWriter } from "./driver.js";
-import { faultOf } from "./faults.js";
-import type { Reply, Request, Response, ThreadData, Woke } from "./protocol.js";
+import { faultOf, isOfOneItem } from "./faults.js";
+import type { ItemReply, Reply, Request, Response, ThreadData, Woke } from "./protocol.js";
 import { wakePath } from "./wake.js";
 
 const { path, role } = workerData as ThreadData;
@@ -68,8 +68,14 @@ function respond(request: Request): Response {
     ring(woke);
     return { id: request.id, replies: answers.map((answer) => ({ answer })), woke };
   }
+  if (!isOfOneItem(together.fault)) {
+    return { id: request.id, replies: request.writes.map(() => together), woke: null };
+  }
   return { id: request.id, ...commitApart(request.now, request.writes) };
 }
+
+/** The time of the last transaction: the machine's clock may go back, and the store's does not. */
+let latest = 0;
 
 interface Committed {
   readonly answers: readonly unknown[];
@@ -82,7 +88,8 @@ function commit(given: number | null, writes: readonly Write[]): Committed {
   try {
     const woke = { ready: false, ended: false, cancel: false };
     // Others may have held the file for long, so the time is taken only now.
-    const now = given ?? Date.now();
+    latest = given ?? Math.max(latest, Date.now());
+    const now = latest;
     const tx: Transaction = { now, seq: connection.run(readHead()), eventId, lanes, woke };
     const answers = writes.map((write) => connection.run(writeItems(tx, write)));
     connection.exec("COMMIT");
@@ -111,23 +118,26 @@ function commitApart(
 ): { replies: readonly Reply[]; woke: Woke } {
   const woke = { ready: false, ended: false, cancel: false };
   const replies = writes.map((write): Reply => {
-    const items: unknown[] = [];
+    const items: ItemReply[] = [];
     for (const item of write.items) {
       const alone = guard(() => commit(now, [{ kind: write.kind, items: [item] } as Write]));
-      if ("fault" in alone) return alone;
+      if ("fault" in alone) {
+        items.push(alone);
+        continue;
+      }
       const done = alone.answer as Committed;
-      items.push((done.answers[0] as unknown[])[0]);
+      items.push({ answer: (done.answers[0] as unknown[])[0] });
       woke.ready ||= done.woke.ready;
       woke.ended ||= done.woke.ended;
       woke.cancel ||= done.woke.cancel;
     }
-    return { answer: items };
+    return { items };
   });
   ring(woke);
   return { replies, woke };
 }
 
-function guard(work: () => unknown): Reply {
+function guard(work: () => unknown): ItemReply {
   try {
     return { answer: work() };
   } catch (error) {
