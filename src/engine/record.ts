@@ -34,6 +34,7 @@ export interface QueueSettings {
 
 /** The ids of all records. */
 export const recordId = {
+  queues: "queue/",
   queue: (service: string, queue: string) => `queue/${service}/${queue}`,
   keeper: (service: string) => `keeper/${service}`,
   worker: (service: string, instance: string) => `worker/${service}/${instance}`,

@@ -163,7 +163,8 @@ export class Settlements {
     const now = this.#runtime.engine.now();
     for (const [index, settlement] of settlements.entries()) {
       const found = loaded[index];
-      if (!found) this.#drop(settlement, "its job is gone");
+      // Of a deleted job nothing is left to settle, but its slots wait for this worker's word.
+      if (!found) stale.push({ settlement, job: settlement.job });
       else if (wasStored(settlement, found)) this.#over(settlement);
       else if (!this.#decideAgain(settlement, found.job, now)) {
         stale.push({ settlement, job: found.job });

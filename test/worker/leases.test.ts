@@ -172,7 +172,7 @@ it("tells the handler when its job is gone", async () => {
   await workshop.clock.advance(10_000);
   expect(reasons).toEqual(["not_found"]);
   expect(await workshop.exists(id)).toBe(false);
-  expect(workshop.logged("An outcome was not stored: its job is gone")).toHaveLength(1);
+  expect(workshop.logged("An outcome was ignored")).toHaveLength(1);
 });
 
 it("gives a job back unseen when its claim took most of the lease", async () => {

@@ -4,6 +4,7 @@
 import assert from "node:assert/strict";
 import type { WakeTopic } from "../../engine/engine.js";
 import { StoreClosed } from "../../engine/errors.js";
+import { recordId } from "../../engine/record.js";
 import { concern } from "../case.js";
 import type { Environment, LaneAsk } from "../environment.js";
 
@@ -61,6 +62,18 @@ export const hintCases = concern("hints", [
       await hinted(env, "ready", () => env.fail(job, env.now));
       await env.command(id, { command: "cancel" });
       await hinted(env, "ready", () => env.command(id, { command: "retry", runAt: env.now }));
+    },
+  },
+  {
+    name: "settings of a queue that change hint that something may be claimable",
+    async run(env) {
+      const id = recordId.queue("shop", "mail");
+      await hinted(env, "ready", () =>
+        env.engine.swap([{ id, expect: 0, body: { paused: true } }]),
+      );
+      await hinted(env, "ready", () =>
+        env.engine.swap([{ id, expect: 1, body: { paused: false } }]),
+      );
     },
   },
   {

@@ -1,7 +1,7 @@
 /**
  * Records: compared and set, one by one or together with an event.
  */
-import type { RecordWrite, StoredRecord, SwapOutcome } from "../record.js";
+import { type RecordWrite, recordId, type StoredRecord, type SwapOutcome } from "../record.js";
 import { copy, type Store } from "./store.js";
 
 /** What checking a set of writes gave: the versions to be stored, or the record in the way. */
@@ -42,7 +42,7 @@ export function storeStaged(store: Store, records: ReadonlyMap<string, StoredRec
     if (record === null) store.records.delete(id);
     else store.records.set(id, record);
     // A queue may have been unpaused, so workers should look again.
-    if (id.startsWith("queue/")) store.hints.add("ready");
+    if (id.startsWith(recordId.queues)) store.hints.add("ready");
   }
 }
 

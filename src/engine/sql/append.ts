@@ -27,8 +27,8 @@ export function* appendChange(tx: Transaction, change: FlatChange): Step<AppendO
     ? yield* createJob(tx, change, change.create)
     : yield* appendToJob(tx, change);
   if (outcome.outcome === "appended") {
-    for (const write of change.before ?? []) yield* writeRecord(write);
-    for (const write of change.after ?? []) yield* writeRecord(write);
+    for (const write of change.before ?? []) yield* writeRecord(tx, write);
+    for (const write of change.after ?? []) yield* writeRecord(tx, write);
   }
   return outcome;
 }

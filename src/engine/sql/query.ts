@@ -306,7 +306,7 @@ export function* listQueues(now: number, service: string | undefined): Step<read
   const counts = yield* countJobs(service === undefined ? {} : { service });
   const settings = yield* listRecords(
     now,
-    service === undefined ? "queue/" : recordId.queue(service, ""),
+    service === undefined ? recordId.queues : recordId.queue(service, ""),
     pageMax * 10,
   );
   const queues = new Map<

@@ -2,7 +2,7 @@
  * Records in SQL: one row each, compared and set by version.
  */
 import type { Json } from "../../core/json.js";
-import type { RecordWrite, StoredRecord, SwapOutcome } from "../record.js";
+import { type RecordWrite, recordId, type StoredRecord, type SwapOutcome } from "../record.js";
 import { int, optional, type SqlRow, type Step, type Transaction, text } from "./statement.js";
 
 const selectRecord =
@@ -34,7 +34,9 @@ export function* blockingRecord(
 }
 
 /** Writes a record that was found at the expected version. */
-export function* writeRecord(write: RecordWrite): Step<void> {
+export function* writeRecord(tx: Transaction, write: RecordWrite): Step<void> {
+  // A queue may have been unpaused, so workers should look again.
+  if (write.id.startsWith(recordId.queues)) tx.woke.ready = true;
   if (write.body === null) {
     yield { sql: "DELETE FROM records WHERE id = ?", values: [write.id] };
     return;
@@ -50,6 +52,6 @@ export function* writeRecord(write: RecordWrite): Step<void> {
 export function* swapRecord(tx: Transaction, write: RecordWrite): Step<SwapOutcome> {
   const current = yield* blockingRecord(tx, write);
   if (current !== "free") return { swapped: false, current };
-  yield* writeRecord(write);
+  yield* writeRecord(tx, write);
   return { swapped: true, version: write.body === null ? 0 : write.expect + 1 };
 }
