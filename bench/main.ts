@@ -94,12 +94,16 @@ function reportFailures(results: Results): void {
 }
 
 function closeOnSignals(workspace: Workspace): void {
-  for (const signal of ["SIGINT", "SIGTERM"] as const) {
-    process.once(signal, () => {
-      process.stderr.write("\nstopped; removing what was made\n");
-      void workspace.close().finally(() => process.exit(exitCodes.interrupted));
-    });
-  }
+  // Ctrl-C may arrive twice, from the terminal and from the npm script; only the first one counts,
+  // and the listener stays so that the second does not end the process before it has tidied up.
+  let isClosing = false;
+  const close = () => {
+    if (isClosing) return;
+    isClosing = true;
+    process.stderr.write("\nstopped; removing what was made\n");
+    void workspace.close().finally(() => process.exit(exitCodes.interrupted));
+  };
+  for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, close);
 }
 
 try {

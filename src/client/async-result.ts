@@ -39,6 +39,13 @@ export class AsyncResult<Value, Failure extends Error>
   }
 }
 
+/** The answer of a call that is refused before it does anything. */
+export function refusal<Value, Failure extends Error>(
+  failure: Failure,
+): AsyncResult<Value, Failure> {
+  return new AsyncResult<Value, Failure>(Promise.resolve(Result.err(failure)));
+}
+
 /** Runs work whose expected failures are `Result`s already, and makes a fault of the store one of them. */
 export function attempt<Value, Failure extends Error>(
   work: () => Promise<Result<Value, Failure>>,

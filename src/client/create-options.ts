@@ -7,6 +7,16 @@ import { nameProblem } from "../core/names.js";
 import { priorityMax, priorityMin } from "../core/order.js";
 import { delayMaxMs } from "../core/retry.js";
 import { InvalidOption } from "./errors.js";
+import {
+  isObject,
+  kindOf,
+  type OptionCheck,
+  type OptionChecks,
+  optionsProblem,
+  rangeProblem,
+  timeProblem,
+  whole,
+} from "./option-checks.js";
 
 /** Makes a create repeatable: within the window, the same key gives the same job. */
 export interface IdempotencyOptions {
@@ -52,12 +62,9 @@ const tracestateLengthMax = 512;
 /** Options that later versions will know. */
 const laterOptions: ReadonlySet<string> = new Set(["tx", "blockers", "loadDependencies", "target"]);
 
-type Checks = {
-  readonly [Name in keyof CreateOptions]-?: (value: CreateOptions[Name] & {}) => string | null;
-};
-
-const checks: Checks = {
-  id: (id) => nameProblem("id", id),
+/** The options of a create, each with its check. */
+export const createChecks: { readonly [Name in keyof CreateOptions]-?: OptionCheck } = {
+  id: idProblem,
   priority: whole(priorityMin, priorityMax),
   delayMs: (delayMs) => rangeProblem(delayMs, 0, delayMaxMs),
   runAt: timeProblem,
@@ -68,58 +75,26 @@ const checks: Checks = {
   context: contextProblem,
 };
 
-/** What is wrong with the options of a create, or `null` when nothing is. */
-export function optionProblem(options: CreateOptions): InvalidOption | null {
-  for (const field in options) {
-    const value = options[field as keyof CreateOptions];
-    if (value === undefined) continue;
-    if (!Object.hasOwn(checks, field)) return unknownOption(field);
-    const problem = (checks[field as keyof CreateOptions] as (value: unknown) => string | null)(
-      value,
-    );
-    if (problem !== null) return new InvalidOption({ field, message: `${field}: ${problem}` });
-  }
-  if (options.delayMs !== undefined && options.runAt !== undefined) {
-    return new InvalidOption({
-      field: "runAt",
-      message: "runAt and delayMs exclude each other; give one of them.",
-    });
-  }
-  return null;
+/** What is wrong with the options of a create, or of a call that takes more, or `null` when nothing is. */
+export function createProblem(
+  options: CreateOptions,
+  call = "a create",
+  checks: OptionChecks = createChecks,
+): InvalidOption | null {
+  const problem = optionsProblem(call, options, checks, laterOptions);
+  if (problem !== null) return problem;
+  if (options.delayMs === undefined || options.runAt === undefined) return null;
+  const message = "runAt and delayMs exclude each other; give one of them.";
+  return new InvalidOption({ field: "runAt", message });
 }
 
-/** A time of the caller's in milliseconds. */
-export function timeMs(time: Date | number): number {
-  return typeof time === "number" ? time : time.getTime();
+function idProblem(id: unknown): string | null {
+  return typeof id === "string"
+    ? nameProblem("id", id)
+    : `An id must be a string, not ${kindOf(id)}.`;
 }
 
-function unknownOption(field: string): InvalidOption {
-  const message = laterOptions.has(field)
-    ? `${field} is not supported by this version of Millrace.`
-    : `${field} is not an option of a create; use one of ${Object.keys(checks).join(", ")}.`;
-  return new InvalidOption({ field, message });
-}
-
-function whole(least: number, most: number): (value: number) => string | null {
-  return (value) =>
-    Number.isInteger(value) ? rangeProblem(value, least, most) : "It must be a whole number.";
-}
-
-/** What is wrong with a number that has its bounds, as a sentence, or `null` when nothing is. */
-export function rangeProblem(value: number, least: number, most: number): string | null {
-  const good = typeof value === "number" && value >= least && value <= most;
-  return good ? null : `${String(value)} is not a number from ${least} to ${most}.`;
-}
-
-function timeProblem(time: Date | number): string | null {
-  const good =
-    typeof time === "number"
-      ? Number.isFinite(time)
-      : time instanceof Date && !Number.isNaN(time.getTime());
-  return good ? null : "It must be a valid Date or milliseconds since 1970.";
-}
-
-function tagsProblem(tags: readonly string[]): string | null {
+function tagsProblem(tags: unknown): string | null {
   if (!Array.isArray(tags)) return "It must be a list of words.";
   if (tags.length > tagsMax)
     return `There are ${tags.length} tags; at most ${tagsMax} are allowed.`;
@@ -130,12 +105,10 @@ function tagsProblem(tags: readonly string[]): string | null {
   return null;
 }
 
-function idempotencyProblem(value: string | IdempotencyOptions): string | null {
-  const {
-    key,
-    scope = "any",
-    windowMs = idempotencyWindowMs,
-  } = typeof value === "string" ? { key: value } : value;
+function idempotencyProblem(value: unknown): string | null {
+  const given = typeof value === "string" ? { key: value } : value;
+  if (!isObject(given)) return "It must be a string, or an object with a key.";
+  const { key, scope = "any", windowMs = idempotencyWindowMs } = given;
   if (typeof key !== "string" || key.length === 0 || key.length > idempotencyKeyLengthMax) {
     return `The key must be 1 to ${idempotencyKeyLengthMax} characters.`;
   }
@@ -144,17 +117,19 @@ function idempotencyProblem(value: string | IdempotencyOptions): string | null {
   return problem === null ? null : `windowMs ${problem}`;
 }
 
-function contextProblem({
-  requestId,
-  traceparent,
-  tracestate,
-}: Partial<JobContext>): string | null {
+function contextProblem(context: unknown): string | null {
+  if (!isObject(context)) return `It must be an object, not ${kindOf(context)}.`;
+  const { requestId, traceparent, tracestate } = context;
   const requestIdFits =
     typeof requestId === "string" && requestId !== "" && requestId.length <= requestIdLengthMax;
   if (requestId !== undefined && !requestIdFits)
     return `requestId must be 1 to ${requestIdLengthMax} characters.`;
-  if (tracestate !== undefined && traceparent === undefined)
-    return "tracestate needs a traceparent.";
-  const tooLong = tracestate !== undefined && tracestate.length > tracestateLengthMax;
-  return tooLong ? `tracestate is longer than ${tracestateLengthMax} characters.` : null;
+  if (traceparent !== undefined && typeof traceparent !== "string")
+    return "traceparent must be a string.";
+  if (tracestate === undefined) return null;
+  if (traceparent === undefined) return "tracestate needs a traceparent.";
+  if (typeof tracestate !== "string") return "tracestate must be a string.";
+  return tracestate.length > tracestateLengthMax
+    ? `tracestate is longer than ${tracestateLengthMax} characters.`
+    : null;
 }

@@ -6,9 +6,9 @@ import { Result } from "better-result";
 import { type Validation, validate } from "../contract/schema.js";
 import { type AppendOutcome, batchMax, type Change } from "../engine/engine.js";
 import type { StoreError } from "../engine/errors.js";
-import { AsyncResult, attempt, storeFault } from "./async-result.js";
+import { AsyncResult, attempt, refusal, storeFault } from "./async-result.js";
 import type { Client } from "./client.js";
-import type { CreateOptions } from "./create-options.js";
+import { type CreateOptions, createChecks, createProblem } from "./create-options.js";
 import {
   type IdempotencyConflict,
   InvalidOption,
@@ -17,6 +17,7 @@ import {
   JobNotEnqueued,
 } from "./errors.js";
 import { JobRef } from "./job-ref.js";
+import { isObject, kindOf } from "./option-checks.js";
 import {
   type CreateTarget,
   invalidPayload,
@@ -24,13 +25,15 @@ import {
   prepareCreate,
 } from "./prepare.js";
 import { createChange, type Rejected, type Submitted, submitted } from "./submit.js";
-import { type WaitFailure, type WaitOptions, waitForJob } from "./wait.js";
+import { type WaitFailure, type WaitOptions, waitChecks, waitForJob } from "./wait.js";
 
 /** The most jobs that one `createMany` makes. */
 export const createManyMax = batchMax;
 
 /** How many of them go to the store at a time, so that it stores some while the next are being prepared. */
 const createManyPart = 250;
+
+const runChecks = { ...createChecks, ...waitChecks };
 
 /** The failures of a submit. */
 export type SubmitFailure =
@@ -100,6 +103,8 @@ export class JobCreator<Input, Payload, Value> {
     payload: Input,
     options: CreateOptions & WaitOptions = {},
   ): AsyncResult<Value, CreateFailure | WaitFailure> {
+    const problem = createProblem(options, "a run", runChecks);
+    if (problem !== null) return refusal(problem);
     const { timeoutMs, signal, ...createOptions } = options;
     return attempt<Value, CreateFailure | WaitFailure>(async () => {
       const created = await this.create(payload, createOptions);
@@ -157,6 +162,7 @@ export class JobCreator<Input, Payload, Value> {
   async #createMany(
     jobs: readonly NewJob<Input>[],
   ): Promise<Result<readonly Result<JobRef<Payload, Value>, CreateFailure>[], InvalidOption>> {
+    if (!Array.isArray(jobs)) return Result.err(noList(jobs));
     if (jobs.length > createManyMax) return Result.err(tooMany(jobs.length));
     const chosenIds = new Set<string>();
     const parts: Promise<readonly Result<JobRef<Payload, Value>, CreateFailure>[]>[] = [];
@@ -173,6 +179,10 @@ export class JobCreator<Input, Payload, Value> {
   ): Promise<readonly (PreparedCreate | SubmitFailure)[]> {
     const prepared: (PreparedCreate | SubmitFailure)[] = [];
     for (const job of jobs) {
+      if (!isObject(job)) {
+        prepared.push(noJob(job));
+        continue;
+      }
       const checked = this.#validate(job.payload);
       const options = optionsOf(job);
       const create = this.#prepare(checked instanceof Promise ? await checked : checked, options);
@@ -283,6 +293,16 @@ function chosenTwice(id: string): JobExists {
     id,
     message: `The id ${id} is given to two jobs of one call; give each its own.`,
   });
+}
+
+function noList(jobs: unknown): InvalidOption {
+  const message = `createMany takes a list of { payload, … }, not ${kindOf(jobs)}.`;
+  return new InvalidOption({ field: "jobs", message });
+}
+
+function noJob(job: unknown): InvalidOption {
+  const message = `A job of a createMany must be an object with a payload, not ${kindOf(job)}.`;
+  return new InvalidOption({ field: "jobs", message });
 }
 
 function tooMany(count: number): InvalidOption {

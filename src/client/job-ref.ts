@@ -9,11 +9,17 @@ import type { Json } from "../core/json.js";
 import { delayMaxMs } from "../core/retry.js";
 import { type Why, why } from "../core/why.js";
 import { StoreBusy, type StoreError } from "../engine/errors.js";
-import { AsyncResult, attempt } from "./async-result.js";
+import { type AsyncResult, attempt, refusal } from "./async-result.js";
 import type { Client } from "./client.js";
 import { command } from "./commands.js";
-import { rangeProblem } from "./create-options.js";
-import { CommandRefused, InvalidOption, type JobNotFound, jobNotFound } from "./errors.js";
+import { CommandRefused, type InvalidOption, type JobNotFound, jobNotFound } from "./errors.js";
+import {
+  optionProblem,
+  optionsProblem,
+  rangeProblem,
+  stringProblem,
+  yesOrNoProblem,
+} from "./option-checks.js";
 import { type WaitFailure, type WaitOptions, waitForJob } from "./wait.js";
 import { whyFacts } from "./why-facts.js";
 
@@ -35,7 +41,14 @@ export interface CancelOutcome {
 }
 
 /** The failures of a command. */
-export type CommandFailure = CommandRefused | JobNotFound | StoreError;
+export type CommandFailure = CommandRefused | JobNotFound | InvalidOption | StoreError;
+
+const cancelChecks = { force: yesOrNoProblem };
+const deleteChecks = { force: yesOrNoProblem, reason: stringProblem };
+const retryChecks = {
+  force: yesOrNoProblem,
+  delayMs: (delayMs: unknown) => rangeProblem(delayMs, 0, delayMaxMs),
+};
 
 type ManualCommand = "cancel" | "retry" | "dismiss" | "delete";
 
@@ -81,7 +94,9 @@ export class JobRef<Payload = Json, Value = Json | undefined> {
   cancel(
     reason?: string,
     options: { readonly force?: boolean } = {},
-  ): AsyncResult<CancelOutcome, JobNotFound | StoreError> {
+  ): AsyncResult<CancelOutcome, JobNotFound | InvalidOption | StoreError> {
+    const problem = reasonProblem(reason) ?? optionsProblem("a cancel", options, cancelChecks);
+    if (problem !== null) return refusal(problem);
     return attempt(async () => {
       const wish = {
         command: "cancel",
@@ -89,40 +104,43 @@ export class JobRef<Payload = Json, Value = Json | undefined> {
         ...reasonOf(reason),
       } as const;
       const outcome = await this.#give(wish);
-      if (outcome.ok) return Result.ok(cancelled(outcome.job));
+      if (outcome.ok) return Result.ok(cancelOutcome(outcome.job, "cancelled"));
       if (outcome.job === null) return Result.err(this.#unreached(outcome.rejection));
-      return Result.ok(cancelled(outcome.job));
+      return Result.ok(cancelOutcome(outcome.job, "ended"));
     });
   }
 
   /** Runs an ended job again, as a new run of the same job. `force` allows it for a completed one. */
   retry(
     options: { readonly delayMs?: number; readonly force?: boolean } = {},
-  ): AsyncResult<JobSnapshot<Payload, Value>, CommandFailure | InvalidOption> {
+  ): AsyncResult<JobSnapshot<Payload, Value>, CommandFailure> {
+    const problem = optionsProblem("a retry", options, retryChecks);
+    if (problem !== null) return refusal(problem);
     const { delayMs = 0, force = false } = options;
-    const problem = rangeProblem(delayMs, 0, delayMaxMs);
-    if (problem !== null) {
-      const refused = new InvalidOption({ field: "delayMs", message: `delayMs: ${problem}` });
-      return new AsyncResult(Promise.resolve(Result.err(refused)));
-    }
     const runAt = Math.round(this.#client.runtime.engine.now() + delayMs);
     return this.#command({ command: "retry", runAt, force });
   }
 
   /** Runs a dead job again. */
   replay(): AsyncResult<JobSnapshot<Payload, Value>, CommandFailure> {
-    return this.#command({ command: "retry", runAt: this.#client.runtime.engine.now() }, "dead");
+    const runAt = this.#client.runtime.engine.now();
+    return this.#command({ command: "retry", runAt }, "use retry() for other ended jobs");
   }
 
   /** Marks a dead job as seen. */
   dismiss(reason?: string): AsyncResult<JobSnapshot<Payload, Value>, CommandFailure> {
-    return this.#command({ command: "dismiss", ...reasonOf(reason) });
+    const problem = reasonProblem(reason);
+    if (problem !== null) return refusal(problem);
+    const wish = { command: "dismiss", ...reasonOf(reason) } as const;
+    return this.#command(wish, "only dead jobs can be dismissed");
   }
 
   /** Removes an ended job and its log; `force` removes one that has not ended, too. Gives it as it last was. */
   delete(
     options: { readonly reason?: string; readonly force?: boolean } = {},
   ): AsyncResult<JobSnapshot<Payload, Value>, CommandFailure> {
+    const problem = optionsProblem("a delete", options, deleteChecks);
+    if (problem !== null) return refusal(problem);
     const { reason = "deleted by hand", force = false } = options;
     return this.#command({ command: "delete", force, reason: reason.slice(0, reasonLengthMax) });
   }
@@ -170,14 +188,18 @@ export class JobRef<Payload = Json, Value = Json | undefined> {
     );
   }
 
-  #command(wish: Wish, only?: JobState): AsyncResult<JobSnapshot<Payload, Value>, CommandFailure> {
+  /** Gives a command; one that is for dead jobs only says what to do with another. */
+  #command(
+    wish: Wish,
+    remedyUnlessDead?: string,
+  ): AsyncResult<JobSnapshot<Payload, Value>, CommandFailure> {
     return attempt<JobSnapshot<Payload, Value>, CommandFailure>(async () => {
-      if (only !== undefined) {
+      if (remedyUnlessDead !== undefined) {
         const loaded = await this.#load();
         if (loaded.isErr()) return Result.err(loaded.error);
         const { state } = loaded.value.job;
-        const message = `Job ${this.id} is ${state}, not ${only}.`;
-        if (state !== only) return Result.err(this.#refused(wish, state, message));
+        const message = `Job ${this.id} is ${state}, not dead; ${remedyUnlessDead}.`;
+        if (state !== "dead") return Result.err(this.#refused(wish, state, message));
       }
       const outcome = await this.#give(wish);
       if (outcome.ok) return Result.ok(this.#snapshot(outcome.job));
@@ -209,7 +231,11 @@ function reasonOf(reason: string | undefined): { readonly reason?: string } {
   return reason === undefined ? {} : { reason: reason.slice(0, reasonLengthMax) };
 }
 
-function cancelled({ state }: Job): CancelOutcome {
-  const outcome = state === "cancelled" ? "cancelled" : isEnded(state) ? "ended" : "requested";
-  return { outcome, state };
+/** A job that goes on was asked to stop; how it comes that one has ended, the caller knows. */
+function cancelOutcome({ state }: Job, ended: "cancelled" | "ended"): CancelOutcome {
+  return { outcome: isEnded(state) ? ended : "requested", state };
+}
+
+function reasonProblem(reason: unknown): InvalidOption | null {
+  return reason === undefined ? null : optionProblem("reason", reason, stringProblem);
 }

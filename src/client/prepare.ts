@@ -12,13 +12,9 @@ import { canonicalHash, type Json, jsonText } from "../core/json.js";
 import { deriveKey } from "../core/keys.js";
 import { recordId } from "../engine/record.js";
 import type { Client } from "./client.js";
-import {
-  type CreateOptions,
-  idempotencyWindowMs,
-  optionProblem,
-  timeMs,
-} from "./create-options.js";
+import { type CreateOptions, createProblem, idempotencyWindowMs } from "./create-options.js";
 import { InvalidOption, InvalidPayload } from "./errors.js";
+import { timeMs } from "./option-checks.js";
 import { contextOf } from "./trace.js";
 
 /** The job type that a create is for. `schema` is `null` where no contract names the type. */
@@ -57,7 +53,7 @@ export function prepareCreate(
   value: unknown,
   options: CreateOptions = noOptions,
 ): PreparedCreate | InvalidPayload | InvalidOption {
-  const problem = options === noOptions ? null : optionProblem(options);
+  const problem = options === noOptions ? null : createProblem(options);
   if (problem !== null) return problem;
   const payload = storedPayload(target, value);
   if (payload instanceof InvalidPayload) return payload;

@@ -5,11 +5,11 @@ import { Result } from "better-result";
 import { nameProblem } from "../core/names.js";
 import { StoreBusy, type StoreError } from "../engine/errors.js";
 import { type QueueSettings, recordId } from "../engine/record.js";
-import { type AsyncResult, attempt } from "./async-result.js";
+import { type AsyncResult, attempt, refusal } from "./async-result.js";
 import type { Client } from "./client.js";
 import { commandMany } from "./commands.js";
 import { InvalidOption } from "./errors.js";
-import { type KeyAsk, keyRow } from "./reads.js";
+import { type KeyAsk, keyProblem, keyRow } from "./reads.js";
 
 /** How often a setting is written when others change it at the same time. */
 const writesMax = 20;
@@ -68,7 +68,9 @@ export class Keys {
    * Releases a key that stays blocked because a worker was lost under the `block` policy.
    * The lost jobs end as `stale`; gives their ids, none when the key is not blocked.
    */
-  release(ask: KeyAsk): AsyncResult<readonly string[], StoreError> {
+  release(ask: KeyAsk): AsyncResult<readonly string[], InvalidOption | StoreError> {
+    const problem = keyProblem(ask);
+    if (problem !== null) return refusal(problem);
     return attempt(async () => {
       const { runtime } = this.#client;
       const row = await keyRow(this.#client, ask);

@@ -15,12 +15,22 @@ import {
   type QueueRow,
   type StateCount,
 } from "../engine/query.js";
-import { AsyncResult, attempt } from "./async-result.js";
+import { type AsyncResult, attempt, refusal } from "./async-result.js";
 import type { Client } from "./client.js";
-import { timeMs } from "./create-options.js";
 import { InvalidOption, type JobNotFound, jobNotFound } from "./errors.js";
 import { JobRef } from "./job-ref.js";
 import { keepAlive } from "./keep-alive.js";
+import {
+  cursorProblem,
+  type OptionCheck,
+  optionProblem,
+  optionsProblem,
+  signalProblem,
+  stringProblem,
+  timeMs,
+  timeProblem,
+  whole,
+} from "./option-checks.js";
 import { type WorkerRow, workerRows } from "./presence.js";
 
 /** Narrows a list. Without a `service` it is the caller's own; `"*"` stands for all of them. */
@@ -45,6 +55,24 @@ export interface JobDetails extends Job {
   readonly leaseUntil?: number;
 }
 
+const filterChecks: { readonly [Name in keyof ReadFilter]-?: OptionCheck } = {
+  service: stringProblem,
+  type: stringProblem,
+  queue: stringProblem,
+  state: statesProblem,
+  tag: stringProblem,
+  key: stringProblem,
+  since: timeProblem,
+  until: timeProblem,
+  text: stringProblem,
+  parentId: stringProblem,
+  chainId: stringProblem,
+};
+const pageChecks = { limit: whole(1, pageMax), offset: whole(0, Number.MAX_SAFE_INTEGER) };
+const listChecks = { ...filterChecks, ...pageChecks, cursor: cursorProblem };
+const keysChecks = { ...pageChecks, service: stringProblem, type: stringProblem };
+const keyChecks = { hash: stringProblem, type: stringProblem, key: stringProblem };
+
 /** The questions that a service can ask its store. */
 export class Reads {
   readonly #client: Client;
@@ -57,15 +85,16 @@ export class Reads {
   jobs(
     ask: ReadFilter & PageAsk & { readonly cursor?: string } = {},
   ): AsyncResult<Page<JobRow>, InvalidOption | StoreError> {
-    const { limit, offset, cursor, ...filter } = ask;
-    return this.#readUnless(pageProblem(ask) ?? filterProblem(filter), (engine) =>
-      engine.query("jobs", { filter: this.#filter(filter), ...given({ limit, offset, cursor }) }),
-    );
+    return this.#readUnless(listProblem(ask), (engine) => {
+      const { limit, offset, cursor, ...filter } = ask;
+      const page = given({ limit, offset, cursor });
+      return engine.query("jobs", { filter: this.#filter(filter), ...page });
+    });
   }
 
   /** How many jobs there are, by type, queue and state. */
   counts(filter: ReadFilter = {}): AsyncResult<readonly StateCount[], InvalidOption | StoreError> {
-    return this.#readUnless(filterProblem(filter), (engine) =>
+    return this.#readUnless(optionsProblem("a count", filter, filterChecks), (engine) =>
       engine.query("counts", { filter: this.#filter(filter) }),
     );
   }
@@ -90,15 +119,15 @@ export class Reads {
   keys(
     ask: PageAsk & { readonly service?: string; readonly type?: string } = {},
   ): AsyncResult<Page<KeyRow>, InvalidOption | StoreError> {
-    const { service, ...rest } = ask;
-    return this.#readUnless(pageProblem(ask), (engine) =>
-      engine.query("keys", { ...rest, ...this.#service(service) }),
-    );
+    return this.#readUnless(optionsProblem("a list of keys", ask, keysChecks), (engine) => {
+      const { service, ...rest } = ask;
+      return engine.query("keys", { ...rest, ...this.#service(service) });
+    });
   }
 
   /** One key; `null` when no job runs or waits under it. */
-  key(ask: KeyAsk): AsyncResult<KeyRow | null, StoreError> {
-    return attempt(async () => Result.ok(await keyRow(this.#client, ask)));
+  key(ask: KeyAsk): AsyncResult<KeyRow | null, InvalidOption | StoreError> {
+    return this.#readUnless(keyProblem(ask), () => keyRow(this.#client, ask));
   }
 
   /** The workers of the service, or of `"*"` all, with the age of their heartbeats. */
@@ -113,9 +142,18 @@ export class Reads {
 
   /**
    * Every event of the store after a cursor (from the beginning without one), then live, until the signal aborts.
-   * No event is left out, and those of one job come in their order. Faults of the store are thrown.
+   * No event is left out, and those of one job come in their order. Faults of the store are thrown,
+   * and so is an `InvalidOption`, at once.
    */
-  async *tail(signal: AbortSignal, cursor: string | null = null): AsyncIterable<FeedItem> {
+  tail(signal: AbortSignal, cursor: string | null = null): AsyncIterable<FeedItem> {
+    const problem =
+      optionProblem("signal", signal, signalProblem) ??
+      (cursor === null ? null : optionProblem("cursor", cursor, cursorProblem));
+    if (problem !== null) throw problem;
+    return this.#tail(signal, cursor);
+  }
+
+  async *#tail(signal: AbortSignal, cursor: string | null): AsyncIterable<FeedItem> {
     const release = keepAlive();
     try {
       yield* this.#client.runtime.engine.tail(cursor, signal);
@@ -137,9 +175,7 @@ export class Reads {
     problem: InvalidOption | null,
     ask: (engine: Engine) => Promise<Answer>,
   ): AsyncResult<Answer, InvalidOption | StoreError> {
-    return problem === null
-      ? this.#read(ask)
-      : new AsyncResult(Promise.resolve(Result.err(problem)));
+    return problem === null ? this.#read(ask) : refusal(problem);
   }
 
   #service(service: string = this.#client.runtime.service): { readonly service?: string } {
@@ -158,43 +194,42 @@ export class Reads {
 /** Finds a key. The newest job under a readable key knows its hash. */
 export async function keyRow({ runtime }: Client, ask: KeyAsk): Promise<KeyRow | null> {
   const { engine, service } = runtime;
-  if ("hash" in ask) return engine.query("key", { hash: ask.hash });
-  const filter = { service, type: ask.type, key: ask.key };
+  if ("hash" in ask && ask.hash !== undefined) return engine.query("key", { hash: ask.hash });
+  const { type, key } = ask as Extract<KeyAsk, { readonly key: string }>;
+  const filter = { service, type, key };
   const { entries } = await engine.query("jobs", { filter, limit: 1 });
   const hash = entries[0]?.keyHash;
   return hash === undefined ? null : engine.query("key", { hash });
 }
 
-function pageProblem({ limit, offset }: PageAsk): InvalidOption | null {
-  if (limit !== undefined && !(Number.isInteger(limit) && limit >= 1 && limit <= pageMax)) {
-    return new InvalidOption({
-      field: "limit",
-      message: `limit is ${limit}; ask for 1 to ${pageMax} entries.`,
-    });
-  }
-  if (offset !== undefined && !(Number.isInteger(offset) && offset >= 0)) {
-    return new InvalidOption({
-      field: "offset",
-      message: `offset is ${offset}; it must be 0 or more.`,
-    });
-  }
-  return null;
+/** What is wrong with the naming of a key, or `null` when nothing is. */
+export function keyProblem(ask: KeyAsk): InvalidOption | null {
+  const problem = optionsProblem("a key", ask, keyChecks);
+  if (problem !== null) return problem;
+  const { hash, type, key }: { hash?: string; type?: string; key?: string } = ask;
+  if (hash !== undefined || (type !== undefined && key !== undefined)) return null;
+  return new InvalidOption({
+    field: type === undefined && key === undefined ? "hash" : type === undefined ? "type" : "key",
+    message: 'Name a key by its hash, or by type and key: { type: "send", key: "send/acme" }.',
+  });
 }
 
-function filterProblem({ state, since, until }: ReadFilter): InvalidOption | null {
-  const unknown = state?.find((name) => !jobStates.includes(name));
-  if (unknown !== undefined) {
-    const message = `state: "${unknown}" is not a state; use some of ${jobStates.join(", ")}.`;
-    return new InvalidOption({ field: "state", message });
-  }
-  for (const [field, time] of Object.entries({ since, until })) {
-    if (time === undefined || Number.isFinite(timeMs(time))) continue;
-    return new InvalidOption({
-      field,
-      message: `${field} must be a valid Date or milliseconds since 1970.`,
-    });
-  }
-  return null;
+function listProblem(ask: PageAsk & { readonly cursor?: string }): InvalidOption | null {
+  const problem = optionsProblem("a list", ask, listChecks);
+  if (problem !== null) return problem;
+  if (ask.cursor === undefined || ask.offset === undefined) return null;
+  const message = "cursor and offset exclude each other; give one of them.";
+  return new InvalidOption({ field: "cursor", message });
+}
+
+function statesProblem(states: unknown): string | null {
+  const known: readonly unknown[] = jobStates;
+  const good = Array.isArray(states) && states.every((state) => known.includes(state));
+  return good ? null : `${said(states)} is not a list of states; use some of ${known.join(", ")}.`;
+}
+
+function said(value: unknown): string {
+  return Array.isArray(value) ? `[${value.map(String).join(", ")}]` : String(value);
 }
 
 /** Leaves out members that are `undefined`. */

@@ -2,13 +2,13 @@
  * Creating jobs by the name of their type: of types that no contract names, with any JSON as the payload,
  * and of the contract's own, whose schema is then applied.
  */
-import { Result } from "better-result";
+import type { Result } from "better-result";
 import { definitionsOf, queueOf, type ServiceContract } from "../contract/definition.js";
 import { resolveSettings } from "../contract/settings.js";
 import type { Json } from "../core/json.js";
 import { nameProblem } from "../core/names.js";
 import type { StoreError } from "../engine/errors.js";
-import { AsyncResult } from "./async-result.js";
+import { type AsyncResult, refusal } from "./async-result.js";
 import type { Client } from "./client.js";
 import type { CreateOptions } from "./create-options.js";
 import { InvalidOption } from "./errors.js";
@@ -20,6 +20,7 @@ import {
   type SubmitFailure,
 } from "./job-creator.js";
 import type { JobRef } from "./job-ref.js";
+import { objectProblem } from "./option-checks.js";
 import type { CreateTarget } from "./prepare.js";
 import type { WaitFailure, WaitOptions } from "./wait.js";
 
@@ -49,8 +50,9 @@ export class UntypedJobs {
     payload: Json,
     options: UntypedOptions = {},
   ): AsyncResult<JobRef, CreateFailure> {
-    const { version, queue, ...createOptions } = options;
-    return this.#with(type, version, queue, (creator) => creator.create(payload, createOptions));
+    return this.#with(type, "a create", options, (creator, createOptions) =>
+      creator.create(payload, createOptions),
+    );
   }
 
   /** As `submit` of a typed job. */
@@ -59,8 +61,9 @@ export class UntypedJobs {
     payload: Json,
     options: UntypedOptions = {},
   ): AsyncResult<Submission<JobRef>, SubmitFailure> {
-    const { version, queue, ...createOptions } = options;
-    return this.#with(type, version, queue, (creator) => creator.submit(payload, createOptions));
+    return this.#with(type, "a submit", options, (creator, createOptions) =>
+      creator.submit(payload, createOptions),
+    );
   }
 
   /** As `run` of a typed job. */
@@ -69,8 +72,9 @@ export class UntypedJobs {
     payload: Json,
     options: UntypedOptions & WaitOptions = {},
   ): AsyncResult<Json | undefined, CreateFailure | WaitFailure> {
-    const { version, queue, ...runOptions } = options;
-    return this.#with(type, version, queue, (creator) => creator.run(payload, runOptions));
+    return this.#with(type, "a run", options, (creator, runOptions) =>
+      creator.run(payload, runOptions),
+    );
   }
 
   /** As `createMany` of a typed job. */
@@ -79,18 +83,21 @@ export class UntypedJobs {
     jobs: readonly NewJob<Json>[],
     options: Pick<UntypedOptions, "version" | "queue"> = {},
   ): AsyncResult<readonly Result<JobRef, CreateFailure>[], InvalidOption | StoreError> {
-    return this.#with(type, options.version, options.queue, (creator) => creator.createMany(jobs));
+    return this.#with(type, "a createMany", options, (creator) => creator.createMany(jobs));
   }
 
   #with<Value, Failure extends Error>(
     type: string,
-    version: number | undefined,
-    queue: string | undefined,
-    use: (creator: UntypedCreator) => AsyncResult<Value, Failure>,
+    call: string,
+    options: UntypedOptions,
+    use: (creator: UntypedCreator, rest: CreateOptions) => AsyncResult<Value, Failure>,
   ): AsyncResult<Value, Failure | InvalidOption> {
+    const problem = objectProblem(call, options);
+    if (problem !== null) return refusal<Value, Failure | InvalidOption>(problem);
+    const { version, queue, ...rest } = options;
     const target = this.#target(type, version, queue);
-    if (!(target instanceof InvalidOption)) return use(new JobCreator(this.#client, target));
-    return new AsyncResult<Value, Failure | InvalidOption>(Promise.resolve(Result.err(target)));
+    if (!(target instanceof InvalidOption)) return use(new JobCreator(this.#client, target), rest);
+    return refusal<Value, Failure | InvalidOption>(target);
   }
 
   #target(

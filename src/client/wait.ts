@@ -3,27 +3,55 @@
  */
 import { Result } from "better-result";
 import { isEnded, type Job } from "../core/job.js";
+import { endedDetail } from "../core/why.js";
 import { isStoreError, type StoreError } from "../engine/errors.js";
-import { AsyncResult } from "./async-result.js";
+import { AsyncResult, refusal } from "./async-result.js";
 import type { Client } from "./client.js";
-import { JobEnded, type JobNotFound, jobNotFound, WaitAborted, WaitTimeout } from "./errors.js";
+import {
+  type InvalidOption,
+  JobEnded,
+  type JobNotFound,
+  jobNotFound,
+  WaitAborted,
+  WaitTimeout,
+} from "./errors.js";
+import { type OptionCheck, optionsProblem, signalProblem } from "./option-checks.js";
 import type { WaitEnd } from "./waiters.js";
 
 /** How long to wait. */
 export interface WaitOptions {
+  /** Without one, or with `Infinity`, it waits as long as it takes. */
   readonly timeoutMs?: number;
   readonly signal?: AbortSignal;
 }
 
 /** Everything but the job's result. */
-export type WaitFailure = JobEnded | WaitTimeout | WaitAborted | JobNotFound | StoreError;
+export type WaitFailure =
+  | JobEnded
+  | WaitTimeout
+  | WaitAborted
+  | JobNotFound
+  | InvalidOption
+  | StoreError;
+
+/** The options of a wait, each with its check. */
+export const waitChecks: { readonly [Name in keyof WaitOptions]-?: OptionCheck } = {
+  timeoutMs: (timeoutMs) =>
+    typeof timeoutMs === "number" && timeoutMs >= 0
+      ? null
+      : `${String(timeoutMs)} is not a number of milliseconds; give 0 or more, or Infinity.`,
+  signal: signalProblem,
+};
 
 /** Waits until a job has ended, the time is up, or the signal aborts. */
 export function waitForJob<Value>(
   client: Client,
   id: string,
-  { timeoutMs, signal }: WaitOptions,
+  options: WaitOptions,
 ): AsyncResult<Value, WaitFailure> {
+  const problem = optionsProblem("a wait", options, waitChecks);
+  if (problem !== null) return refusal(problem);
+  const { timeoutMs = Number.POSITIVE_INFINITY, signal } = options;
   return new AsyncResult<Value, WaitFailure>(
     new Promise((resolve) => {
       if (signal?.aborted) return resolve(Result.err(aborted(id, signal)));
@@ -34,9 +62,11 @@ export function waitForJob<Value>(
         resolve(result);
       };
       const onAbort = () => finish(Result.err(aborted(id, signal)));
-      const onTimeout = () => finish(Result.err(timedOut(id, timeoutMs ?? 0)));
+      const onTimeout = () => finish(Result.err(timedOut(id, timeoutMs)));
       const stopTimer =
-        timeoutMs === undefined ? null : client.runtime.clock.after(timeoutMs, onTimeout);
+        timeoutMs === Number.POSITIVE_INFINITY
+          ? null
+          : client.runtime.clock.after(timeoutMs, onTimeout);
       const stopWaiting = client.waiters.add(id, (end) => finish(ending<Value>(id, end)));
       signal?.addEventListener("abort", onAbort);
     }),
@@ -53,9 +83,10 @@ function ending<Value>(
   return end.state === "completed" ? Result.ok(end.result as Value) : Result.err(jobEnded(end));
 }
 
-function jobEnded({ id, state, error, reason }: Job): JobEnded {
+function jobEnded(job: Job): JobEnded {
+  const { id, state, error, reason } = job;
   if (!isEnded(state)) throw new Error(`Job ${id} is ${state} and has not ended.`);
-  const detail = error?.message ?? reason;
+  const detail = endedDetail(job);
   return new JobEnded({
     id,
     state,

@@ -171,6 +171,15 @@ export class Waiters {
     if (waiters === undefined) return;
     this.#forget(id);
     this.#credit += creditPerEnd;
-    for (const on of waiters) on(end);
+    for (const on of waiters) this.#callBack(on, end);
+  }
+
+  /** One who waits must not keep the others from being told, nor end the process. */
+  #callBack(on: (end: WaitEnd) => void, end: WaitEnd): void {
+    try {
+      on(end);
+    } catch (fault) {
+      this.#runtime.logger.error({ fault }, "Telling one who waits that a job has ended failed.");
+    }
   }
 }

@@ -26,7 +26,10 @@ export async function whyFacts(client: Client, job: Job): Promise<WhyFacts> {
     ahead,
     workers: workers.filter((worker) => worker.fresh && handles(worker.types, job)).length,
     ...(queue ? { queuePaused: (queue.body as unknown as QueueSettings).paused } : null),
-    ...(key ? { keyLimit: { active: keyHeld, maxActive: key.maxActive } } : null),
+    ...(key && {
+      keyLimit: { active: keyHeld, maxActive: key.maxActive },
+      keyBlocked: key.blocked,
+    }),
     ...limits,
   };
 }

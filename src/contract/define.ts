@@ -61,7 +61,10 @@ export function defineJob<
 export function versions<const Definitions extends readonly [JobDefinition, ...JobDefinition[]]>(
   ...definitions: Definitions
 ): JobVersions<Definitions> {
-  for (const [index, { settings }] of definitions.entries()) {
+  if (definitions.length === 0) fail("versions", "needs at least one definition of defineJob");
+  for (const [index, definition] of definitions.entries()) {
+    if (!isKind(definition, "job")) fail(`versions[${index}]`, "must come from defineJob");
+    const { settings } = definition;
     const before = definitions[index - 1]?.settings.version ?? 0;
     if (settings.version === before)
       fail("version", `${settings.version} is defined twice; give each its own`);
@@ -77,13 +80,19 @@ export function defineService<const Entries extends JobEntries>(
   jobs: Entries,
 ): ServiceContract<Entries> {
   checkName("name", nameProblem("service", name));
+  if (typeof jobs !== "object" || jobs === null || Array.isArray(jobs))
+    fail("jobs", "must be an object of job types, such as { send: defineJob({ … }) }");
   for (const [type, entry] of Object.entries(jobs)) {
     checkName(`jobs.${type}`, nameProblem("type", type));
-    if (entry.kind !== "job" && entry.kind !== "versions") {
+    if (!isKind(entry, "job") && !isKind(entry, "versions"))
       fail(`jobs.${type}`, "must come from defineJob or versions");
-    }
   }
   return withSharedLimits({ kind: "service", name, jobs });
+}
+
+/** Whether a value, which plain JavaScript may have made, is a part of a contract. */
+function isKind(value: unknown, kind: "job" | "versions"): boolean {
+  return typeof value === "object" && value !== null && "kind" in value && value.kind === kind;
 }
 
 /** A limit of a type or a queue is one number for all who share it, whichever of them has named it. */

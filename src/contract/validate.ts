@@ -49,7 +49,10 @@ const retryChecks: Checks = {
 };
 
 const keyChecks: Checks = {
-  key: (value) => templateProblem(value as readonly string[]),
+  key: (value) =>
+    Array.isArray(value)
+      ? templateProblem(value)
+      : 'must be a list of constants and JSON Pointers, such as ["tickets", "/origin"]',
   maxActive: whole(1, activeLimit),
   heartbeatIntervalMs: whole(1, delayMaxMs),
   heartbeatTtlMs: whole(1, delayMaxMs),

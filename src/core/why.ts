@@ -11,6 +11,8 @@ export interface WhyFacts {
   readonly typeLimit?: { readonly active: number; readonly maxActive: number };
   readonly queueLimit?: { readonly active: number; readonly maxActive: number };
   readonly keyLimit?: { readonly active: number; readonly maxActive: number };
+  /** Whether its key stays blocked because the worker of another job under it was lost. */
+  readonly keyBlocked?: boolean;
   /** Live workers that handle the type at this version. */
   readonly workers?: number;
   /** Jobs that come before it in its queue. */
@@ -61,7 +63,7 @@ export function why(job: Job, facts: WhyFacts): Why {
 
 function whyActive(job: Job): Why {
   if (job.keyBlocked && job.key) {
-    const sentence = `Its worker was lost while it held the key ${job.key.key}, which stays blocked until the worker returns or the key is released.`;
+    const sentence = `Its worker was lost while it held the key ${job.key.key}, which stays blocked until the worker returns or service.keys.release releases the key.`;
     return { reason: "key_blocked", key: job.key.key, sentence };
   }
   if (job.cancelRequest) {
@@ -92,10 +94,8 @@ function whyWaiting(job: Job, facts: WhyFacts): Why {
       queue: job.queue,
       sentence: `Its queue ${job.queue} is paused.`,
     };
-  if (job.key && facts.keyLimit && facts.keyLimit.active >= facts.keyLimit.maxActive) {
-    const sentence = `Its key ${job.key.key} is busy: ${facts.keyLimit.active} of ${facts.keyLimit.maxActive} slots are taken.`;
-    return { reason: "key_busy", key: job.key.key, sentence };
-  }
+  if (job.key && facts.keyLimit && facts.keyLimit.active >= facts.keyLimit.maxActive)
+    return whyKeyed(job.key.key, facts.keyLimit, facts.keyBlocked ?? false);
   if (facts.workers === 0) {
     return {
       reason: "no_worker",
@@ -121,8 +121,23 @@ function whyWaiting(job: Job, facts: WhyFacts): Why {
   return { reason: "queued", ahead: facts.ahead, sentence };
 }
 
+function whyKeyed(key: string, limit: WhyFacts["keyLimit"] & {}, blocked: boolean): Why {
+  if (blocked) {
+    const sentence = `Its key ${key} is blocked, because a worker was lost while it held the key; release it with service.keys.release.`;
+    return { reason: "key_blocked", key, sentence };
+  }
+  const sentence = `Its key ${key} is busy: ${limit.active} of ${limit.maxActive} slots are taken.`;
+  return { reason: "key_busy", key, sentence };
+}
+
+/** What an ended job says of its end: its error where that ended it, the reason otherwise. */
+export function endedDetail({ state, error, reason }: Job): string | undefined {
+  const isFailure = state === "failed" || state === "dead";
+  return isFailure ? (error?.message ?? reason) : (reason ?? error?.message);
+}
+
 function endedSentence(job: Job): string {
-  const detail = job.error?.message ?? job.reason;
+  const detail = endedDetail(job);
   const opening = `It has ended as ${job.state} after ${job.tries === 1 ? "1 try" : `${job.tries} tries`}`;
   return detail ? `${opening}: ${detail}` : `${opening}.`;
 }

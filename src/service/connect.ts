@@ -5,6 +5,14 @@ import { hostname } from "node:os";
 import { createClient } from "../client/client.js";
 import { InvalidOption } from "../client/errors.js";
 import { createIds, type IdSource, systemIds } from "../client/ids.js";
+import {
+  isObject,
+  kindOf,
+  type OptionCheck,
+  optionsProblem,
+  stringProblem,
+  whole,
+} from "../client/option-checks.js";
 import { openTelemetryTrace } from "../client/trace.js";
 import type { JobEntries, ServiceContract } from "../contract/definition.js";
 import { concurrencyLimit } from "../contract/validate.js";
@@ -47,6 +55,7 @@ export async function connect<Entries extends JobEntries>(
   contract: ServiceContract<Entries>,
   options: ConnectOptions = {},
 ): Promise<Service<Entries>> {
+  checkContract(contract);
   checkOptions(options);
   const { clock = systemClock, logger = silentLogger, url = defaultUrl, keeper = true } = options;
   const ids = options.ids ?? (clock === systemClock ? systemIds : createIds(() => clock.now()));
@@ -69,27 +78,41 @@ export async function connect<Entries extends JobEntries>(
   }
 }
 
-function checkOptions({ url, engine, instance, concurrency, graceMs }: ConnectOptions): void {
-  const problem = instance === undefined ? null : nameProblem("instance", instance);
-  if (problem !== null) refuse("instance", problem);
-  if (url !== undefined && engine !== undefined)
-    refuse("engine", "Give an engine or a url, not both.");
-  if (
-    concurrency !== undefined &&
-    !(Number.isInteger(concurrency) && concurrency >= 1 && concurrency <= concurrencyLimit)
-  ) {
-    refuse(
-      "concurrency",
-      `concurrency is ${concurrency}; it must be a whole number from 1 to ${concurrencyLimit}.`,
-    );
-  }
-  if (graceMs !== undefined && !(graceMs >= 0 && Number.isFinite(graceMs))) {
-    refuse("graceMs", `graceMs is ${graceMs}; it must be 0 or more milliseconds.`);
-  }
+const connectChecks: { readonly [Name in keyof ConnectOptions]-?: OptionCheck } = {
+  url: stringProblem,
+  engine: membersProblem("provision", "append", "load"),
+  instance: (instance) => nameProblem("instance", instance),
+  concurrency: whole(1, concurrencyLimit),
+  graceMs: (graceMs) =>
+    typeof graceMs === "number" && graceMs >= 0 && Number.isFinite(graceMs)
+      ? null
+      : `${String(graceMs)} is not a number of milliseconds; give 0 or more.`,
+  keeper: (keeper) =>
+    typeof keeper === "boolean" || isObject(keeper) ? null : "It must be true, false or timings.",
+  logger: membersProblem("info", "warn", "error"),
+  clock: membersProblem("now", "monotonic", "after"),
+  ids: membersProblem("jobId", "eventId", "randomHex"),
+};
+
+function checkOptions(options: ConnectOptions): void {
+  const problem = optionsProblem("connect", options, connectChecks);
+  if (problem !== null) throw problem;
+  if (options.url === undefined || options.engine === undefined) return;
+  throw new InvalidOption({ field: "engine", message: "Give an engine or a url, not both." });
 }
 
-function refuse(field: string, message: string): never {
-  throw new InvalidOption({ field, message });
+/** Throws `InvalidOption` for what is not a contract. */
+export function checkContract(contract: unknown): void {
+  if (isObject(contract) && contract.kind === "service") return;
+  const message = `The contract must come from defineService; it is ${kindOf(contract)}.`;
+  throw new InvalidOption({ field: "contract", message });
+}
+
+function membersProblem(...names: readonly string[]): OptionCheck {
+  return (value) =>
+    isObject(value) && names.every((name) => typeof value[name] === "function")
+      ? null
+      : `It must be an object with the functions ${names.join(", ")}.`;
 }
 
 /** How much of the host's name goes into an instance's name, which has 64 characters at most. */

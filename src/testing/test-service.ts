@@ -4,6 +4,7 @@
  */
 import { AssertionError } from "node:assert";
 import type { JobSnapshot } from "../client/job-ref.js";
+import { type OptionCheck, optionsProblem, timeProblem } from "../client/option-checks.js";
 import type { Stored } from "../client/stored.js";
 import type { JobEntries, JobEntry, ServiceContract } from "../contract/definition.js";
 import type { JobEvent } from "../core/event.js";
@@ -12,7 +13,7 @@ import { batchMax, type Engine } from "../engine/engine.js";
 import { type Logger, silentLogger } from "../engine/logger.js";
 import { openMemory } from "../engine/memory/engine.js";
 import { createKeeper } from "../keeper/keeper.js";
-import { connect } from "../service/connect.js";
+import { checkContract, connect } from "../service/connect.js";
 import type { CurrentOf, PayloadOf, ValueOf } from "../service/job-face.js";
 import type { Service } from "../service/service.js";
 import { countedIds } from "./counted-ids.js";
@@ -40,6 +41,14 @@ export interface TestOptions {
   /** Where the runtime says what it does; it is silent by default. */
   readonly logger?: Logger;
 }
+
+/** What `connect` takes as it is, `connect` checks. */
+const testChecks: { readonly [Name in keyof TestOptions]-?: OptionCheck } = {
+  startAt: timeProblem,
+  concurrency: () => null,
+  graceMs: () => null,
+  logger: () => null,
+};
 
 /** A job of an entry, as assertions see it. */
 export type TestJob<Entry extends JobEntry> = JobSnapshot<
@@ -69,6 +78,9 @@ export async function testService<Entries extends JobEntries>(
   contract: ServiceContract<Entries>,
   options: TestOptions = {},
 ): Promise<TestService<Entries>> {
+  checkContract(contract);
+  const problem = optionsProblem("testService", options, testChecks);
+  if (problem !== null) throw problem;
   const { startAt, logger = silentLogger, ...settings } = options;
   const clock = startAt === undefined ? new FakeClock() : new FakeClock(Number(startAt));
   const ids = countedIds();

@@ -162,7 +162,19 @@ describe.for(stores)("create on $name", (store) => {
 describe("an option of create", () => {
   it.for([
     ["id", { id: "a b" }, /not a valid id name/],
-    ["priority", { priority: 1.5 }, /whole number/],
+    ["id", { id: 5 }, /An id must be a string, not number/],
+    ["options", null, /must be an object, not null/],
+    ["options", "soon", /must be an object, not string/],
+    ["priority", { priority: 1.5 }, /1\.5 is not a whole number from -1000 to 1000/],
+    ["runAt", { runAt: 8.65e15 }, /valid Date/],
+    ["runAt", { runAt: Number.POSITIVE_INFINITY }, /valid Date/],
+    ["deadline", { deadline: -8.65e15 }, /valid Date/],
+    ["delayMs", { delayMs: 8.64e15 }, /not a number from 0/],
+    ["idempotencyKey", { idempotencyKey: null }, /must be a string, or an object with a key/],
+    ["context", { context: null }, /must be an object, not null/],
+    ["context", { context: "request-1" }, /must be an object, not string/],
+    ["context", { context: { traceparent: 5 } }, /traceparent must be a string/],
+    ["context", { context: { traceparent: "00", tracestate: 5 } }, /tracestate must be a string/],
     ["priority", { priority: 1_001 }, /from -1000 to 1000/],
     ["delayMs", { delayMs: -1 }, /not a number from 0/],
     ["runAt", { runAt: new Date(Number.NaN) }, /valid Date/],
@@ -196,6 +208,19 @@ describe("an option of create", () => {
 });
 
 describe.for(stores)("createMany on $name", (store) => {
+  it("refuses what is no list, and an item that is no job", async () => {
+    const { jobs } = await openService(store, shop);
+    const noList = failureOf(await jobs.greet.createMany("Ada" as never));
+    expect(noList).toMatchObject({ _tag: "InvalidOption", field: "jobs" });
+    const items = [{ payload: { name: "Ada" } }, null] as never;
+    const [created, refused] = await jobs.greet.createMany(items).orThrow();
+    expect(created?.isOk()).toBe(true);
+    expect(refused?.isErr() && refused.error).toMatchObject({
+      _tag: "InvalidOption",
+      field: "jobs",
+    });
+  });
+
   it("gives each job its own outcome, in order", async () => {
     const { jobs, reads } = await openService(store, shop);
     const bad = { name: 1 } as unknown as { name: string };

@@ -1,5 +1,5 @@
 // What a ref does to its job: cancel, retry, replay, dismiss, delete, and look.
-import { type AnyService, terminate } from "millrace";
+import { type AnyService, type JobRef, terminate } from "millrace";
 import { describe, expect, it } from "vitest";
 import { command, commandMany } from "#millrace/client/commands.js";
 import { systemIds } from "#millrace/client/ids.js";
@@ -65,7 +65,7 @@ describe.for(stores)("a ref on $name", (store) => {
       state: "cancelled",
       reason: "changed my mind",
     });
-    expect(await ref.cancel().orThrow()).toEqual({ outcome: "cancelled", state: "cancelled" });
+    expect(await ref.cancel().orThrow()).toEqual({ outcome: "ended", state: "cancelled" });
     expect(await ref.events().orThrow()).toHaveLength(2);
   });
 
@@ -130,10 +130,22 @@ describe.for(stores)("a ref on $name", (store) => {
     expect(tagOf(await dead.replay())).toBe("CommandRefused");
     const failed = await jobs.greet.create({ name: "nobody" }).orThrow();
     await failed.wait();
-    expect([tagOf(await failed.replay()), tagOf(await failed.dismiss())]).toEqual([
-      "CommandRefused",
-      "CommandRefused",
-    ]);
+    await expect(failed.replay().orThrow()).rejects.toThrow(/is failed, not dead; use retry\(\)/);
+    await expect(failed.dismiss().orThrow()).rejects.toThrow(/only dead jobs can be dismissed/);
+  });
+
+  it.for([
+    ["reason", (ref: JobRef) => ref.cancel(5 as never)],
+    ["options", (ref: JobRef) => ref.cancel("enough", null as never)],
+    ["force", (ref: JobRef) => ref.cancel("enough", { force: "yes" } as never)],
+    ["now", (ref: JobRef) => ref.cancel("enough", { now: true } as never)],
+    ["options", (ref: JobRef) => ref.retry(null as never)],
+    ["reason", (ref: JobRef) => ref.dismiss(null as never)],
+    ["reason", (ref: JobRef) => ref.delete({ reason: 5 } as never)],
+  ] as const)("refuses a wrong %s", async ([field, call]) => {
+    const service = await openService(store, shop);
+    const refused = await call(service.ref("any"));
+    expect(refused.isErr() && refused.error).toMatchObject({ _tag: "InvalidOption", field });
   });
 
   it("deletes what has ended, and the rest only by force", async () => {

@@ -93,7 +93,9 @@ describe.for(stores)("a blocked key on $name", (store) => {
     await createKeeper({ runtime, contract: careful }).tick();
 
     expect(await lost.why().orThrow()).toMatchObject({ reason: "key_blocked" });
-    expect(await next.why().orThrow()).toMatchObject({ reason: "key_busy" });
+    const behind = await next.why().orThrow();
+    expect(behind).toMatchObject({ reason: "key_blocked", key: "move/acme" });
+    expect(behind.sentence).toContain("service.keys.release");
     expect((await reads.key({ type: "move", key: "move/acme" }).orThrow())?.blocked).toBe(true);
     expect(await keys.release({ type: "move", key: "move/acme" }).orThrow()).toEqual([lost.id]);
     expect((await lost.get().orThrow()).state).toBe("stale");

@@ -1,5 +1,5 @@
 // Looking at a store: lists and pages, counts, one job, keys, workers, queues and the feed.
-import { connect, defineService } from "millrace";
+import { connect, defineService, InvalidOption } from "millrace";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { FakeClock } from "#millrace/testing/fake-clock.js";
 import { openService, type Store, stores } from "../support/stores.js";
@@ -69,10 +69,51 @@ describe.for(stores)("reads on $name", (store) => {
     [{ offset: -1 }, "offset"],
     [{ state: ["running"] }, "state"],
     [{ since: Number.NaN }, "since"],
+    [{ offset: 2 ** 53 }, "offset"],
+    [{ state: "dead" }, "state"],
+    [{ state: null }, "state"],
+    [{ since: "today" }, "since"],
+    [{ until: 8.65e15 }, "until"],
+    [{ text: 5 }, "text"],
+    [{ tag: null }, "tag"],
+    [{ key: {} }, "key"],
+    [{ type: 5 }, "type"],
+    [{ queue: ["greet"] }, "queue"],
+    [{ states: ["dead"] }, "states"],
+    [{ cursor: "next" }, "cursor"],
+    [{ cursor: "1.5" }, "cursor"],
+    [{ cursor: 5 }, "cursor"],
+    [{ cursor: "5", offset: 5 }, "cursor"],
+    [null, "options"],
   ] as const)("refuse %j", async ([ask, field]) => {
     const { reads } = await openService(store, shop);
-    const refused = await reads.jobs(ask as object);
+    const refused = await reads.jobs(ask as never);
     expect(refused.isErr() && refused.error).toMatchObject({ _tag: "InvalidOption", field });
+    const counted = await reads.counts(ask as never);
+    expect(counted.isErr() && counted.error._tag).toBe("InvalidOption");
+  });
+
+  it.for([
+    [undefined, "options"],
+    [{}, "hash"],
+    [{ type: "merged" }, "key"],
+    [{ key: "merged/acme" }, "type"],
+    [{ hash: 5 }, "hash"],
+    [{ type: "merged", key: 5 }, "key"],
+  ] as const)("and releases refuse the key %j", async ([ask, field]) => {
+    const { reads, keys } = await openService(store, shop);
+    const refused = [await reads.key(ask as never), await keys.release(ask as never)];
+    for (const one of refused)
+      expect(one.isErr() && one.error).toMatchObject({ _tag: "InvalidOption", field });
+  });
+
+  it("refuse a feed without a signal or with a wrong cursor at once", async () => {
+    const { reads } = await openService(store, shop);
+    const { signal } = new AbortController();
+    const tail = reads.tail.bind(reads) as (...values: readonly unknown[]) => unknown;
+    expect(() => tail()).toThrow(/signal: It must be an AbortSignal/);
+    expect(() => tail(signal, "start")).toThrow(/cursor: It must be a cursor/);
+    expect(() => tail(signal, 5)).toThrow(InvalidOption);
   });
 
   it("count by state", async () => {

@@ -121,6 +121,14 @@ describe.for(stores)("an idempotency key on $name", (store) => {
     expect((await jobs.greet.create(ada, { idempotencyKey }).orThrow()).existing).toBe(false);
   });
 
+  it("stands for its job within the window even after that job was deleted", async () => {
+    const { jobs } = await openService(store, shop);
+    const first = await jobs.greet.create(ada, { idempotencyKey: "k" }).orThrow();
+    await first.delete({ force: true }).orThrow();
+    const again = await jobs.greet.create(ada, { idempotencyKey: "k" }).orThrow();
+    expect([again.id, again.existing]).toEqual([first.id, true]);
+  });
+
   it("is forgotten after its window", async () => {
     const clock = new FakeClock();
     const { jobs } = await openService(store, shop, { clock });

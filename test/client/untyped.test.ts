@@ -48,12 +48,16 @@ describe.for(stores)("untyped jobs on $name", (store) => {
       await untyped.create("a b", {}),
       await untyped.create("fine", {}, { queue: "a b" }),
       await untyped.create("fine", {}, { version: 0 }),
+      await untyped.create("fine", {}, null as never),
+      await untyped.createMany("fine", [], null as never),
       await untyped.create("constructor", Number.NaN),
     ];
     expect(refused.map((result) => result.isErr() && result.error)).toMatchObject([
       { _tag: "InvalidOption", field: "type" },
       { _tag: "InvalidOption", field: "queue" },
       { _tag: "InvalidOption", field: "version" },
+      { _tag: "InvalidOption", field: "options" },
+      { _tag: "InvalidOption", field: "options" },
       { _tag: "InvalidPayload" },
     ]);
   });

@@ -1,7 +1,12 @@
 // Waiting: the result, how a job ended otherwise, and why the waiting ended before it did.
 import { connect, skip, terminate } from "millrace";
+import { testService } from "millrace/testing";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { systemIds } from "#millrace/client/ids.js";
+import { Waiters } from "#millrace/client/waiters.js";
+import { systemClock } from "#millrace/engine/clock.js";
 import type { Engine } from "#millrace/engine/engine.js";
+import { silentLogger } from "#millrace/engine/logger.js";
 import { openEngine } from "#millrace/engine/open.js";
 import { FakeClock } from "#millrace/testing/fake-clock.js";
 import { openService, type Store, stores } from "../support/stores.js";
@@ -88,6 +93,41 @@ describe.for(stores)("waiting on $name", (store) => {
     expect(again.isErr() && again.error._tag).toBe("WaitAborted");
   });
 
+  it.for([
+    ["signal", { signal: {} }],
+    ["signal", { signal: new AbortController() }],
+    ["timeoutMs", { timeoutMs: -1 }],
+    ["timeoutMs", { timeoutMs: Number.NaN }],
+    ["timeoutMs", { timeoutMs: "5" }],
+    ["timeout", { timeout: 5 }],
+    ["options", null],
+  ] as const)("refuses a wrong %s before anything is made", async ([field, options]) => {
+    const service = await openService(store, shop);
+    const waited = await service.ref("any").wait(options as never);
+    const ran = await service.jobs.greet.run({ name: "Ada" }, options as never);
+    const untyped = await service.untyped.run("greet", { name: "Ada" }, options as never);
+    for (const refused of [waited, ran, untyped])
+      expect(refused.isErr() && refused.error).toMatchObject({ _tag: "InvalidOption", field });
+    expect((await service.reads.jobs().orThrow()).count).toBe(0);
+  });
+
+  it("names every option of a run", async () => {
+    const { jobs } = await openService(store, shop);
+    const running = jobs.greet.run({ name: "Ada" }, { timeout: 5 } as object).orThrow();
+    await expect(running).rejects.toThrow(/not an option of a run; .*context, timeoutMs, signal/);
+  });
+
+  it("takes Infinity for no limit", async () => {
+    const clock = new FakeClock();
+    const service = await openService(store, shop, { clock });
+    const ref = await service.jobs.greet.create({ name: "Ada" }).orThrow();
+    const waiting = ref.wait({ timeoutMs: Number.POSITIVE_INFINITY });
+    await clock.advance(60_000);
+    await ref.cancel("no need").orThrow();
+    await clock.advance(1_000);
+    await expect(waiting.orThrow()).rejects.toThrow(/ended as cancelled: no need/);
+  });
+
   it("ends when there is no job, or the job is deleted", async () => {
     const service = await openService(store, shop);
     const none = await service.ref("nothing").wait();
@@ -111,7 +151,39 @@ describe.for(stores)("waiting on $name", (store) => {
   });
 });
 
+it("tells why a job was cancelled, and not the error of a try before", async () => {
+  await using test = await testService(shop);
+  test.service.handle({
+    greet: () => {
+      throw new Error("It always breaks.");
+    },
+  });
+  const ref = await test.service.jobs.greet.create({ name: "Ada" }).orThrow();
+  await test.drain();
+  await ref.cancel("no need").orThrow();
+  const waited = await ref.wait();
+  expect(waited.isErr() && waited.error).toMatchObject({
+    message: `Job ${ref.id} has ended as cancelled: no need`,
+    error: { message: "It always breaks." },
+  });
+});
+
 describe("the watcher", () => {
+  it("tells the others when one who waits breaks", async () => {
+    const engine = await openEngine("memory:");
+    onTestFinished(() => engine.close());
+    const lines: string[] = [];
+    const logger = { ...silentLogger, error: (_: object, line: string) => lines.push(line) };
+    const ids = systemIds;
+    const runtime = { engine, clock: systemClock, ids, logger, instance: "i", service: "shop" };
+    const waiters = new Waiters(runtime);
+    waiters.add("nothing", () => {
+      throw new Error("broken");
+    });
+    expect(await new Promise((resolve) => waiters.add("nothing", resolve))).toBeNull();
+    expect(lines).toEqual([expect.stringContaining("failed")]);
+  });
+
   /** An engine whose loads are counted and whose hints can be lost. */
   async function watched(clock: FakeClock, hints: boolean) {
     const engine = await openEngine("memory:", { clock });

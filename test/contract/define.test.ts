@@ -43,6 +43,7 @@ const refused: readonly (readonly [field: string, options: object, message: RegE
   ["retry.backoff", { retry: { backoff: { kind: "exponential", jitter: 2 } } }, /jitter/],
   ["retry.backoff", { retry: { backoff: 5 } }, /a list of delays/],
   ["keyConcurrency.key", { keyConcurrency: {} }, /is missing/],
+  ["keyConcurrency.key", { keyConcurrency: { key: "/tenant" } }, /must be a list/],
   ["keyConcurrency.key", { keyConcurrency: { key: [] } }, /at least one segment/],
   ["keyConcurrency.key", { keyConcurrency: { key: ["/a~2"] } }, /JSON Pointer/],
   ["keyConcurrency.maxActive", { keyConcurrency: { ...key, maxActive: 0 } }, /whole number/],
@@ -142,6 +143,12 @@ describe("versions", () => {
     expect(problemOf(() => versions(one, one)).message).toMatch(/1 is defined twice/);
     expect(problemOf(() => versions(two, one)).message).toMatch(/list the lowest first/);
   });
+
+  it("are refused when there are none, or one that defineJob did not make", () => {
+    const make = versions as (...definitions: readonly unknown[]) => unknown;
+    expect(problemOf(() => make()).message).toMatch(/at least one definition/);
+    expect(problemOf(() => make(one, null)).field).toBe("versions[1]");
+  });
 });
 
 describe("defineService", () => {
@@ -160,6 +167,13 @@ describe("defineService", () => {
     expect(problemOf(() => defineService("shop", { entry })).message).toMatch(
       /must come from defineJob/,
     );
+  });
+
+  it("refuses to go without jobs", () => {
+    const define = defineService as (...values: readonly unknown[]) => unknown;
+    for (const jobs of [undefined, null, "send", [job]])
+      expect(problemOf(() => define("shop", jobs)).field).toBe("jobs");
+    expect(problemOf(() => define("shop", { send: null })).field).toBe("jobs.send");
   });
 
   it("shares the limits of a queue and of a type among all who use them", () => {

@@ -36,6 +36,12 @@ const cases: readonly [Why["reason"], Job, Partial<Parameters<typeof why>[1]>, s
   ["backing_off", jobAfter(now, createCommand(), start, fail), {}, "no luck"],
   ["queue_paused", waiting, { queuePaused: true }, "paused"],
   ["key_busy", keyed, { keyLimit: { active: 1, maxActive: 1 } }, "acme"],
+  [
+    "key_blocked",
+    keyed,
+    { keyBlocked: true, keyLimit: { active: 1, maxActive: 1 } },
+    "release it with service.keys.release",
+  ],
   ["type_limit", waiting, { typeLimit: { active: 2, maxActive: 2 } }, "type mail"],
   ["queue_limit", waiting, { queueLimit: { active: 3, maxActive: 3 } }, "queue mail"],
   ["no_worker", waiting, { workers: 0 }, "No live worker"],
@@ -48,6 +54,12 @@ describe("why", () => {
     expect(answer.reason).toBe(reason);
     expect(answer.sentence).toContain(words);
     expect(answer.sentence).toMatch(/^[A-Z0-9]/);
+  });
+
+  it("says what ended a job, and not an error that it had before", () => {
+    const cancelled = jobAfter(now, createCommand(), start, fail, cancel);
+    expect(cancelled.error?.message).toBe("no luck");
+    expect(why(cancelled, { now }).sentence).toBe("It has ended as cancelled after 1 try: enough");
   });
 
   it("says the most telling thing first", () => {

@@ -98,12 +98,18 @@ async function tryOut(mutant: Mutant, root: string): Promise<Fate> {
 async function testFailure(root: string, tests: readonly string[]): Promise<string | null> {
   const build = await run(root, ["node_modules/typescript/bin/tsc", "-p", "tsconfig.build.json"]);
   if (build.code !== 0) throw new Error(`it does not build: ${build.output}`);
-  const vitest = ["node_modules/vitest/vitest.mjs", "run", "--bail=1", ...tests];
-  const { code, output } = await run(root, vitest);
+  const vitest = ["node_modules/vitest/vitest.mjs", "run", ...tests];
+  const { code, output } = await run(root, [...vitest, "--bail=1"]);
   if (code === 0) return null;
   if (code === null) return "the tests never came to an end";
-  const failed = /^\s*FAIL\s+(.+)$/m.exec(output)?.[1];
-  return failed ?? output.trim().slice(-500);
+  // A run that stops at the first failure may stop before it names it.
+  const failed = failedTest(output) ?? failedTest((await run(root, vitest)).output);
+  if (failed === undefined) throw new Error(`its tests failed without a name: ${output}`);
+  return failed;
+}
+
+function failedTest(output: string): string | undefined {
+  return /^\s*FAIL\s+(.+)$/m.exec(output)?.[1];
 }
 
 function run(root: string, parameters: readonly string[]): Promise<Ending> {

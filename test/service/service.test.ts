@@ -7,6 +7,7 @@ import {
   ServiceStopped,
   StoreUnavailable,
 } from "millrace";
+import { testService } from "millrace/testing";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { openEngine } from "#millrace/engine/open.js";
 import { recordId } from "#millrace/engine/record.js";
@@ -97,8 +98,26 @@ describe("connect", () => {
     ["instance", { url: "memory:", instance: "a b" }],
     ["concurrency", { url: "memory:", concurrency: 0 }],
     ["graceMs", { url: "memory:", graceMs: -1 }],
+    ["url", { url: 5 }],
+    ["uri", { uri: "memory:" }],
+    ["logger", { url: "memory:", logger: console.log }],
+    ["keeper", { url: "memory:", keeper: "no" }],
+    ["options", null],
   ] as const)("refuses a bad %s", async ([field, options]) => {
-    await expect(connect(shop, options)).rejects.toMatchObject({ _tag: "InvalidOption", field });
+    const refused = { _tag: "InvalidOption", field };
+    await expect(connect(shop, options as never)).rejects.toMatchObject(refused);
+  });
+
+  it.for([null, undefined, "shop", {}])("refuses the contract %j", async (contract) => {
+    const refused = { _tag: "InvalidOption", field: "contract" };
+    await expect(connect(contract as never)).rejects.toMatchObject(refused);
+    await expect(testService(contract as never)).rejects.toMatchObject(refused);
+  });
+
+  it("is not given what testService does not know", async () => {
+    const options = (wrong: object) => testService(shop, wrong);
+    await expect(options({ url: "memory:" })).rejects.toMatchObject({ field: "url" });
+    await expect(options({ startAt: Number.NaN })).rejects.toMatchObject({ field: "startAt" });
   });
 
   it("refuses an engine together with a url", async () => {

@@ -67,8 +67,56 @@ const writers: {
   prune: (tx, before) => pruneDeleted(tx.now, before),
 };
 
+/** Carries out writes in order; gives a list of answers for each, one per item. */
+export function* writeAll(
+  tx: Transaction,
+  writes: readonly Write[],
+): Step<readonly (readonly unknown[])[]> {
+  const answers: (readonly unknown[])[] = [];
+  for (let index = 0; index < writes.length; index++) {
+    const creates = createsFrom(writes, index);
+    if (creates.length > 1) {
+      answers.push(...(yield* createTogether(tx, creates)));
+      index += creates.length - 1;
+    } else {
+      answers.push(yield* writeItems(tx, writes[index] as Write));
+    }
+  }
+  return answers;
+}
+
+type CreateWrite = Extract<Write, { kind: "create" }>;
+
+/** The creates that stand one after the other from here on. */
+function createsFrom(writes: readonly Write[], start: number): readonly CreateWrite[] {
+  const creates: CreateWrite[] = [];
+  for (let index = start; index < writes.length; index++) {
+    const write = writes[index];
+    if (write?.kind !== "create") break;
+    creates.push(write);
+  }
+  return creates;
+}
+
+/** Creates of many callers are stored like those of one, and each caller gets the answers to its own. */
+function* createTogether(
+  tx: Transaction,
+  creates: readonly CreateWrite[],
+): Step<readonly (readonly AppendOutcome[])[]> {
+  const outcomes = yield* createPlain(
+    tx,
+    creates.flatMap(({ items }) => items),
+  );
+  let next = 0;
+  return creates.map(({ items }) => {
+    const start = next;
+    next += items.length;
+    return outcomes.slice(start, next);
+  });
+}
+
 /** Carries out a write; gives one answer per item. */
-export function* writeItems(tx: Transaction, write: Write): Step<readonly unknown[]> {
+function* writeItems(tx: Transaction, write: Write): Step<readonly unknown[]> {
   if (write.kind === "create") return yield* createPlain(tx, write.items);
   const writer = writers[write.kind] as (tx: Transaction, item: unknown) => Step<unknown>;
   const answers: unknown[] = [];

@@ -6,7 +6,7 @@
 import { randomBytes } from "node:crypto";
 import { closeSync, openSync, writeSync } from "node:fs";
 import { parentPort, workerData } from "node:worker_threads";
-import { readItem, type Write, writeItems } from "../sql/operations.js";
+import { readItem, type Write, writeAll } from "../sql/operations.js";
 import { readHead } from "../sql/read.js";
 import type { Transaction } from "../sql/statement.js";
 import { type Connection, openReader, openWriter } from "./driver.js";
@@ -91,7 +91,7 @@ function commit(given: number | null, writes: readonly Write[]): Committed {
     latest = given ?? Math.max(latest, Date.now());
     const now = latest;
     const tx: Transaction = { now, seq: connection.run(readHead()), eventId, lanes, woke };
-    const answers = writes.map((write) => connection.run(writeItems(tx, write)));
+    const answers = connection.run(writeAll(tx, writes));
     connection.exec("COMMIT");
     return { answers, woke };
   } catch (error) {

@@ -1,0 +1,121 @@
+/**
+ * Checks of the options of a call, so that a mistake is answered with the option's name and a remedy.
+ */
+import { InvalidOption } from "./errors.js";
+
+/** Says what is wrong with the value of an option, as a sentence, or `null` when nothing is. */
+export type OptionCheck = (value: unknown) => string | null;
+
+/** The options that a call knows, each with its check. */
+export type OptionChecks = { readonly [option: string]: OptionCheck };
+
+/** The latest time that a `Date` can hold, in milliseconds since 1970. */
+const timeMaxMs = 8.64e15;
+
+const noNames: ReadonlySet<string> = new Set();
+
+/** What is wrong with the options of a call, or `null` when nothing is. `later` are names of later versions. */
+export function optionsProblem(
+  call: string,
+  options: unknown,
+  checks: OptionChecks,
+  later: ReadonlySet<string> = noNames,
+): InvalidOption | null {
+  if (!isObject(options)) return objectProblem(call, options);
+  for (const field in options) {
+    const value = options[field];
+    if (value === undefined) continue;
+    const check = Object.hasOwn(checks, field) ? checks[field] : undefined;
+    if (check === undefined) {
+      const message = later.has(field)
+        ? `${field} is not supported by this version of Millrace.`
+        : `${field} is not an option of ${call}; use one of ${Object.keys(checks).join(", ")}.`;
+      return new InvalidOption({ field, message });
+    }
+    const problem = optionProblem(field, value, check);
+    if (problem !== null) return problem;
+  }
+  return null;
+}
+
+/** The error of options that are no object, or `null` when they are one. */
+export function objectProblem(call: string, options: unknown): InvalidOption | null {
+  if (isObject(options)) return null;
+  const message = `The options of ${call} must be an object, not ${kindOf(options)}.`;
+  return new InvalidOption({ field: "options", message });
+}
+
+/** What is wrong with one option, or `null` when nothing is. */
+export function optionProblem(
+  field: string,
+  value: unknown,
+  check: OptionCheck,
+): InvalidOption | null {
+  const problem = check(value);
+  return problem === null ? null : new InvalidOption({ field, message: `${field}: ${problem}` });
+}
+
+/** Whether a value has members to look at. */
+export function isObject(value: unknown): value is { readonly [name: string]: unknown } {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** What a value is, in a word of a message. */
+export function kindOf(value: unknown): string {
+  if (value === null) return "null";
+  return Array.isArray(value) ? "a list" : typeof value;
+}
+
+/** A time of the caller's in milliseconds. */
+export function timeMs(time: Date | number): number {
+  return typeof time === "number" ? time : time.getTime();
+}
+
+/** Takes a `Date`, or milliseconds that a `Date` can hold. */
+export function timeProblem(time: unknown): string | null {
+  const isTime = typeof time === "number" || time instanceof Date;
+  return isTime && Math.abs(timeMs(time)) <= timeMaxMs
+    ? null
+    : "It must be a valid Date or milliseconds since 1970.";
+}
+
+/** Takes whole numbers within bounds. */
+export function whole(least: number, most: number): OptionCheck {
+  return (value) =>
+    Number.isInteger(value) && rangeProblem(value, least, most) === null
+      ? null
+      : `${String(value)} is not a whole number from ${least} to ${most}.`;
+}
+
+/** What is wrong with a number that has its bounds, as a sentence, or `null` when nothing is. */
+export function rangeProblem(value: unknown, least: number, most: number): string | null {
+  const good = typeof value === "number" && value >= least && value <= most;
+  return good ? null : `${String(value)} is not a number from ${least} to ${most}.`;
+}
+
+/** Takes strings. */
+export function stringProblem(value: unknown): string | null {
+  return typeof value === "string" ? null : `It must be a string, not ${kindOf(value)}.`;
+}
+
+/** Takes `true` and `false`. */
+export function yesOrNoProblem(value: unknown): string | null {
+  return typeof value === "boolean" ? null : `It must be true or false, not ${kindOf(value)}.`;
+}
+
+/** Takes whatever has the members of an `AbortSignal`, so that a signal of another realm is one, too. */
+export function signalProblem(value: unknown): string | null {
+  const signal = isObject(value) ? value : {};
+  const good =
+    typeof signal.aborted === "boolean" &&
+    typeof signal.addEventListener === "function" &&
+    typeof signal.removeEventListener === "function";
+  return good ? null : "It must be an AbortSignal, such as the signal of an AbortController.";
+}
+
+/** Takes cursors, which are positions in decimal digits. */
+export function cursorProblem(value: unknown): string | null {
+  const good =
+    typeof value === "string" && /^\d{1,16}$/.test(value) && Number.isSafeInteger(Number(value));
+  return good ? null : "It must be a cursor as an earlier answer gave it.";
+}
