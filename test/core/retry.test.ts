@@ -82,7 +82,8 @@ describe("retry delays", () => {
     const backoff: Backoff = ({ tries, message }) => (message === "busy" ? tries * 100 : -1);
     expect(retryDelayMs(backoff, 3, middle, "busy")).toBe(300);
     expect(retryDelayMs(backoff, 3, middle)).toBe(0);
-    expect(retryDelayMs(() => Number.NaN, 1, middle)).toBe(0);
+    expect(retryDelayMs(() => Number.NaN, 1, middle)).toBe(5_000);
+    expect(retryDelayMs(() => Number.POSITIVE_INFINITY, 1, middle)).toBe(delayMaxMs);
   });
 });
 
