@@ -74,8 +74,17 @@ function respond(request: Request): Response {
   return { id: request.id, ...commitApart(request.now, request.writes) };
 }
 
-/** The time of the last transaction: the machine's clock may go back, and the store's does not. */
+/** A clock that steps back by less than this is waited out; one that steps further was wrong before, and is believed. */
+const stepBackMs = 1_000;
+
 let latest = 0;
+
+/** The machine's time, which small steps back do not turn round. */
+function machineNow(): number {
+  const machine = Date.now();
+  latest = latest - machine > stepBackMs ? machine : Math.max(latest, machine);
+  return latest;
+}
 
 interface Committed {
   readonly answers: readonly unknown[];
@@ -88,8 +97,7 @@ function commit(given: number | null, writes: readonly Write[]): Committed {
   try {
     const woke = { ready: false, ended: false, cancel: false };
     // Others may have held the file for long, so the time is taken only now.
-    latest = given ?? Math.max(latest, Date.now());
-    const now = latest;
+    const now = given ?? machineNow();
     const tx: Transaction = { now, seq: connection.run(readHead()), eventId, lanes, woke };
     const answers = connection.run(writeAll(tx, writes));
     connection.exec("COMMIT");
