@@ -1,7 +1,7 @@
 /**
  * Admission: whether a create may add a job to its key, and what happens when the key is full.
  */
-import type { JobKeyPolicy } from "./job.js";
+import type { JobKeyPolicy, PolicyOutcome } from "./job.js";
 
 /** What an engine knows of a key at the moment of a create. */
 export interface KeyFacts {
@@ -47,6 +47,24 @@ export function admit(policy: JobKeyPolicy, facts: KeyFacts): Admission {
     queued: facts.occupied - facts.active,
     limit,
   };
+}
+
+/** What a `created` event and a key's row say of an admission. */
+export function policyOutcome(admission: Admission): PolicyOutcome {
+  switch (admission.outcome) {
+    case "accepted":
+      return { outcome: "accepted" };
+    case "replaced":
+      return { outcome: "replaced", replacedJobId: admission.replacedJobId };
+    case "coalesced":
+      return { outcome: "coalesced", existingJobId: admission.existingJobId };
+    case "rejected": {
+      const { reason, existingJobId } = admission;
+      return existingJobId === undefined
+        ? { outcome: "rejected", reason }
+        : { outcome: "rejected", reason, existingJobId };
+    }
+  }
 }
 
 /** Whether a waiting job of a key may take a slot now. */

@@ -2,6 +2,7 @@
  * Appending: the one way in which a job changes. Compare, fold, store, and move the job
  * to where its new state belongs.
  */
+import { policyOutcome } from "../../core/admission.js";
 import { decide } from "../../core/decide.js";
 import type { EventOf, JobEvent } from "../../core/event.js";
 import { evolve } from "../../core/evolve.js";
@@ -9,7 +10,7 @@ import { isEnded, type Job, type PolicyOutcome } from "../../core/job.js";
 import { transitions } from "../../core/transitions.js";
 import type { AppendOutcome, Change } from "../engine.js";
 import { beginAttempt, confirmEnd, endAttempt, isStillHeld } from "./attempts.js";
-import { admitToKey, countTakeover, keyOf, policyOutcome, promote } from "./keys.js";
+import { admitToKey, countTakeover, keyOf, promote } from "./keys.js";
 import { type StagedWrites, stageWrites, storeStaged } from "./records.js";
 import { copy, type Entry, enterLine, isWaiting, leaveLine, type Store } from "./store.js";
 

@@ -1,9 +1,15 @@
 /**
  * Concurrency keys: who is under a key, who holds its slots, and who gets the next one.
  */
-import { type Admission, admit, type KeyFacts, mayTakeSlot } from "../../core/admission.js";
+import {
+  type Admission,
+  admit,
+  type KeyFacts,
+  mayTakeSlot,
+  policyOutcome,
+} from "../../core/admission.js";
 import type { JobEvent } from "../../core/event.js";
-import type { Job, JobKeyPolicy, PolicyOutcome } from "../../core/job.js";
+import type { Job, JobKeyPolicy } from "../../core/job.js";
 import { compareOrder } from "../../core/order.js";
 import { type Entry, enterLine, isWaiting, type KeyState, type Store } from "./store.js";
 
@@ -25,24 +31,6 @@ export function admitToKey(
   const admission = admit(policy, keyFacts(store, key));
   key.lastOutcome = { ...policyOutcome(admission), at: store.now() };
   return admission;
-}
-
-/** What a `created` event and a key's row say of an admission. */
-export function policyOutcome(admission: Admission): PolicyOutcome {
-  switch (admission.outcome) {
-    case "accepted":
-      return { outcome: "accepted" };
-    case "replaced":
-      return { outcome: "replaced", replacedJobId: admission.replacedJobId };
-    case "coalesced":
-      return { outcome: "coalesced", existingJobId: admission.existingJobId };
-    case "rejected": {
-      const { reason, existingJobId } = admission;
-      return existingJobId === undefined
-        ? { outcome: "rejected", reason }
-        : { outcome: "rejected", reason, existingJobId };
-    }
-  }
 }
 
 /** Gives free slots of a key to due jobs that wait for one, in the order of claims, each by its own limit. */

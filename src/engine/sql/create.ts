@@ -1,7 +1,7 @@
 /**
  * Creating jobs: the wide row, the first event and the slim row, after the key's policy has let the job in.
  */
-import { type Admission, admit, type KeyFacts } from "../../core/admission.js";
+import { type Admission, admit, type KeyFacts, policyOutcome } from "../../core/admission.js";
 import { decide } from "../../core/decide.js";
 import type { JobEvent } from "../../core/event.js";
 import { fold } from "../../core/evolve.js";
@@ -28,11 +28,11 @@ export function* createJob(tx: Transaction, change: FlatChange, job: NewJob): St
     return { outcome: "appended" };
   }
   const admission = yield* admitToKey(tx, job.key);
-  yield* recordKey(tx, job, job.key, outcomeOf(admission));
+  yield* recordKey(tx, job, job.key, policyOutcome(admission));
   if (admission.outcome === "rejected" || admission.outcome === "coalesced")
     return { outcome: "not_admitted", admission };
   if (admission.outcome === "replaced") yield* replaceJob(tx, admission.replacedJobId, change);
-  const policy = outcomeOf(admission);
+  const policy = policyOutcome(admission);
   yield* storeJob(tx, change, job, policy);
   return { outcome: "appended", policy };
 }
@@ -162,25 +162,6 @@ function* replaceJob(tx: Transaction, id: string, replacement: FlatChange): Step
   yield* writeEvent(tx, n, eventValues(decision.event));
   yield* endJob(tx, taken, { ...decision.event, detail: "replaced", aggregate: null });
   if (taken.slim.key !== null) yield* promoteKey(tx, taken.slim.key);
-}
-
-function outcomeOf(admission: Admission): PolicyOutcome {
-  switch (admission.outcome) {
-    case "accepted":
-      return { outcome: "accepted" };
-    case "replaced":
-      return { outcome: "replaced", replacedJobId: admission.replacedJobId };
-    case "coalesced":
-      return { outcome: "coalesced", existingJobId: admission.existingJobId };
-    case "rejected":
-      return {
-        outcome: "rejected",
-        reason: admission.reason,
-        ...(admission.existingJobId === undefined
-          ? null
-          : { existingJobId: admission.existingJobId }),
-      };
-  }
 }
 
 /** Remembers the key, its limits and what its policy last did. */
