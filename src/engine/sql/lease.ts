@@ -47,7 +47,7 @@ export function* dueJobs(now: number, ask: DueAsk, limit: number): Step<readonly
 
 type RetentionAsk = Extract<DueAsk, { kind: "retention" }>;
 
-/** Lane by lane, so that the index gives the oldest first and nothing has to be sorted. */
+/** Lane by lane, so that the index gives the oldest first and only ends of the same moment are sorted. */
 function* dueForRetention(ask: RetentionAsk, limit: number): Step<readonly DueJob[]> {
   const { service, type, state, endedBefore } = ask;
   const lanes = yield {
@@ -56,18 +56,19 @@ function* dueForRetention(ask: RetentionAsk, limit: number): Step<readonly DueJo
   };
   const due: SqlRow[] = [];
   for (const lane of lanes) {
-    if (due.length >= limit) break;
     const rows = yield {
       sql: `SELECT id, version, token, ended_at FROM jobs WHERE lane = ? AND state = ? AND ended_at < ?
-        ORDER BY ended_at LIMIT ?`,
-      values: [int(lane, "id"), state, endedBefore, limit - due.length],
+        ORDER BY ended_at, id LIMIT ?`,
+      values: [int(lane, "id"), state, endedBefore, limit],
     };
     due.push(...rows);
   }
-  due.sort(
-    (a, b) => int(a, "ended_at") - int(b, "ended_at") || (text(a, "id") < text(b, "id") ? -1 : 1),
-  );
-  return due.map((row) => dueFromRow({ ...row, service, type }));
+  if (lanes.length > 1) due.sort(compareEnds);
+  return due.slice(0, limit).map((row) => dueFromRow({ ...row, service, type }));
+}
+
+function compareEnds(a: SqlRow, b: SqlRow): number {
+  return int(a, "ended_at") - int(b, "ended_at") || (text(a, "id") < text(b, "id") ? -1 : 1);
 }
 
 function dueStatement(now: number, ask: Exclude<DueAsk, RetentionAsk>, limit: number): Statement {
