@@ -140,9 +140,9 @@ export function headOf(values: HeadValues): JobHead {
   return { jobId, service, type, context };
 }
 
-/** The values of an event out of a row, whose columns may carry a prefix. */
-export function valuesOf(row: SqlRow, prefix = ""): EventValues {
-  return columnNames.map((column) => row[prefix + column] ?? null) as unknown as EventValues;
+/** The values of an event out of a row. */
+export function valuesOf(row: SqlRow): EventValues {
+  return columnNames.map((column) => row[column] ?? null) as unknown as EventValues;
 }
 
 const columnNames = eventColumns.split(", ");
