@@ -30,6 +30,11 @@ export interface Change {
     readonly before: readonly RecordWrite[];
     readonly after: readonly RecordWrite[];
   };
+  /**
+   * What follows from the event, in order: the create of a continuation, and what happens to it at once.
+   * It is stored if and only if the event is. A continuation that a full key refuses is created and `skipped`.
+   */
+  readonly follow?: readonly Change[];
 }
 
 /** What became of a change. Only `appended` changed a job. */
