@@ -2,7 +2,12 @@
  * The caller's own transaction, as an engine sees it: something that runs one statement at a time
  * on the connection that the caller's data is written with.
  */
-import type { SqlRow, SqlValue } from "./sql/statement.js";
+
+/** A value that can be bound to a placeholder. */
+export type StatementValue = string | number | null;
+
+/** A row as the caller's client gives it. */
+export type StatementRow = Readonly<Record<string, unknown>>;
 
 /** Runs statements inside a transaction that the caller began and will commit or roll back. */
 export type CallerTransaction = AsyncTransaction | SyncTransaction;
@@ -11,7 +16,7 @@ export type CallerTransaction = AsyncTransaction | SyncTransaction;
 export interface AsyncTransaction {
   readonly kind: "async";
   /** Runs one statement with placeholders `$1`, `$2`, … and gives its rows. */
-  execute(sql: string, values: readonly SqlValue[]): Promise<readonly SqlRow[]>;
+  execute(sql: string, values: readonly StatementValue[]): Promise<readonly StatementRow[]>;
 }
 
 /** A transaction of a synchronous client, as better-sqlite3 is one. */
@@ -22,5 +27,5 @@ export interface SyncTransaction {
   /** Whether a transaction is open at this moment. */
   isOpen(): boolean;
   /** Runs one statement with placeholders `?` and gives its rows. */
-  execute(sql: string, values: readonly SqlValue[]): readonly SqlRow[];
+  execute(sql: string, values: readonly StatementValue[]): readonly StatementRow[];
 }

@@ -8,11 +8,11 @@ import { transitions } from "../../core/transitions.js";
 import type { AppendOutcome } from "../engine.js";
 import type { FlatChange } from "./change.js";
 import { createJob } from "./create.js";
-import { writeEvent } from "./log.js";
 import { moveOn } from "./place.js";
 import { blockingRecord, writeRecord } from "./records.js";
 import { keyOfScope, type Place, placeSlim, promoteKey, takeLease, takeWaiting } from "./slim.js";
-import { int, type SqlRow, type Step, type Transaction, text } from "./statement.js";
+import { int, intOrNull, type SqlRow, type Step, text } from "./statement.js";
+import type { Transaction } from "./transaction.js";
 
 const conflict: AppendOutcome = { outcome: "conflict" };
 const appended: AppendOutcome = { outcome: "appended" };
@@ -39,7 +39,7 @@ export function* settleChange(tx: Transaction, change: FlatChange): Step<AppendO
     return yield* appendChange(tx, change);
   const taken = yield* takeLease(change.id, change.expectVersion, change.expectToken);
   if (!taken) return conflict;
-  yield* writeEvent(tx, taken.slim.n, change.values);
+  yield* tx.dialect.appendEvent(tx, taken.slim.n, change.values);
   yield* moveOn(tx, taken, change, true);
   return appended;
 }
@@ -59,7 +59,7 @@ function* appendToJob(tx: Transaction, change: FlatChange): Step<AppendOutcome> 
   const taken =
     waiting ?? (yield* takeLease(change.id, change.expectVersion, change.expectToken ?? undefined));
   if (!taken) return conflict;
-  yield* writeEvent(tx, at.n, change.values);
+  yield* tx.dialect.appendEvent(tx, at.n, change.values);
   yield* moveOn(tx, taken, change, change.expectToken !== null && !change.lapse);
   if (taken.lease) tx.woke.cancel = true;
   return appended;
@@ -83,29 +83,32 @@ function* markLease(tx: Transaction, change: FlatChange, row: SqlRow): Step<Appe
     values: [change.version, change.at, change.id, change.expectVersion],
   };
   if (!marked) return conflict;
-  yield* writeEvent(tx, int(row, "n"), change.values);
+  yield* tx.dialect.appendEvent(tx, int(row, "n"), change.values);
   tx.woke.cancel = true;
   return appended;
 }
 
 /** Events that an ended job can still meet: a retry by hand, a dismissal. */
 function* changeEnded(tx: Transaction, change: FlatChange, row: SqlRow): Step<AppendOutcome> {
-  if (int(row, "version") !== change.expectVersion || change.expectToken !== null) return conflict;
+  if (change.expectToken !== null) return conflict;
   const n = int(row, "n");
-  yield* writeEvent(tx, n, change.values);
+  const [changed] = yield change.name === "dismissed"
+    ? {
+        sql: `UPDATE jobs SET state = ?, version = ?, updated_at = ?, detail = coalesce(?, detail)
+          WHERE n = ? AND version = ? AND state IS NOT NULL RETURNING n`,
+        values: [change.state, change.version, change.at, change.detail, n, change.expectVersion],
+      }
+    : {
+        sql: `UPDATE jobs SET state = NULL, run_at = ?, ended_at = NULL, detail = NULL, aggregate = NULL,
+          deadline = NULL WHERE n = ? AND version = ? AND state IS NOT NULL RETURNING n`,
+        values: [change.runAt, n, change.expectVersion],
+      };
+  if (!changed) return conflict;
+  yield* tx.dialect.appendEvent(tx, n, change.values);
   if (change.name === "dismissed") {
-    yield {
-      sql: "UPDATE jobs SET state = ?, version = ?, updated_at = ?, detail = coalesce(?, detail) WHERE n = ?",
-      values: [change.state, change.version, change.at, change.detail, n],
-    };
     tx.woke.ended = true;
     return appended;
   }
-  yield {
-    sql: `UPDATE jobs SET state = NULL, run_at = ?, ended_at = NULL, detail = NULL, aggregate = NULL,
-      deadline = NULL WHERE n = ?`,
-    values: [change.runAt, n],
-  };
   yield* placeSlim(tx, {
     n,
     id: change.id,
@@ -119,10 +122,10 @@ function* changeEnded(tx: Transaction, change: FlatChange, row: SqlRow): Step<Ap
     token: int(row, "token"),
     deadline: null,
     updatedAt: change.at,
-    startedAt: row.started_at as number | null,
+    startedAt: intOrNull(row, "started_at"),
     detail: null,
     key: row.key_hash as string | null,
-    keyMax: row.key_max as number | null,
+    keyMax: intOrNull(row, "key_max"),
     noted: 1,
   });
   return appended;
@@ -138,10 +141,14 @@ function* deleteJob(tx: Transaction, change: FlatChange, row: SqlRow): Step<Appe
     if (!taken) return conflict;
     key = taken.slim.key;
     if (taken.lease) yield* moveOn(tx, taken, { ...change, state: "cancelled" }, false);
-  } else if (int(row, "version") !== change.expectVersion) {
-    return conflict;
+  } else {
+    const [ended] = yield {
+      sql: "UPDATE jobs SET version = NULL WHERE n = ? AND version = ? AND state IS NOT NULL RETURNING n",
+      values: [n, change.expectVersion],
+    };
+    if (!ended) return conflict;
   }
-  yield* writeEvent(tx, n, change.values);
+  yield* tx.dialect.appendEvent(tx, n, change.values);
   yield {
     sql: "DELETE FROM events WHERE job = ? AND name <> 'created' AND name <> 'deleted'",
     values: [n],
@@ -165,7 +172,7 @@ export function* noteChange(tx: Transaction, note: FlatChange): Step<boolean> {
       values: [note.id, note.expectToken ?? 0],
     };
     if (!lease) return false;
-    yield* writeEvent(tx, int(lease, "n"), note.values);
+    yield* tx.dialect.appendEvent(tx, int(lease, "n"), note.values);
     return true;
   }
   // The slots of a job that was deleted by force are still held by its worker, which confirms like this, too.
@@ -174,7 +181,7 @@ export function* noteChange(tx: Transaction, note: FlatChange): Step<boolean> {
   if (!row) return false;
   if (!transitions[note.name as EventName].from.includes(yield* stateOf(row))) return false;
   if (row.state === null) yield* markNoted(row);
-  yield* writeEvent(tx, int(row, "n"), note.values);
+  yield* tx.dialect.appendEvent(tx, int(row, "n"), note.values);
   return true;
 }
 

@@ -5,7 +5,7 @@ import type { EventOf } from "../../core/event.js";
 import type { Aggregate, JobKeyPolicy, JobState } from "../../core/job.js";
 import type { Change } from "../engine.js";
 import type { RecordWrite } from "../record.js";
-import { type EventValues, eventValues } from "./rows.js";
+import { contextText, type EventValues, eventValues } from "./rows.js";
 
 /** What a `created` event puts into the job's own row. */
 export interface NewJob {
@@ -21,9 +21,7 @@ export interface NewJob {
   readonly parentId: string | null;
   readonly chainId: string | null;
   readonly agent: string | null;
-  readonly requestId: string;
-  readonly traceparent: string;
-  readonly tracestate: string | null;
+  readonly context: string;
 }
 
 /** A change in flat values. */
@@ -97,8 +95,6 @@ function newJob(event: EventOf<"created">): NewJob {
     parentId: event.parentId ?? null,
     chainId: event.chainId ?? null,
     agent: event.agent ?? null,
-    requestId: event.context.requestId,
-    traceparent: event.context.traceparent,
-    tracestate: event.context.tracestate ?? null,
+    context: contextText(event.context),
   };
 }

@@ -8,25 +8,26 @@ import { fold } from "../../core/evolve.js";
 import type { JobKeyPolicy, PolicyOutcome } from "../../core/job.js";
 import type { AppendOutcome } from "../engine.js";
 import type { FlatChange, NewJob } from "./change.js";
-import { laneNumber, writeCreated, writeEvent } from "./log.js";
+import { laneNumber, withPolicy } from "./log.js";
 import { endJob } from "./place.js";
-import { takenIds } from "./plain-create.js";
 import { readEvents } from "./read.js";
 import { eventFrom, eventValues, headColumns, headOf, headValues } from "./rows.js";
 import { keyScope, placeSlim, promoteKey, slotsTaken, takeWaiting } from "./slim.js";
-import { int, type Step, type Transaction, text } from "./statement.js";
+import { int, type Step, text } from "./statement.js";
+import type { Transaction } from "./transaction.js";
 
 const insertJob = `INSERT INTO jobs (n, id, lane, priority, run_at, created_at, deadline, max_tries, key, key_hash, key_max, tags,
-  parent_id, chain_id, agent, request_id, traceparent, tracestate) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`;
+  parent_id, chain_id, agent) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`;
 
 /** Creates a job, unless its id is taken or its key's policy says otherwise. */
 export function* createJob(tx: Transaction, change: FlatChange, job: NewJob): Step<AppendOutcome> {
   if (change.expectVersion !== 0) return { outcome: "conflict" };
-  if ((yield* takenIds(tx, [change.id])).size > 0) return { outcome: "exists" };
+  if (yield* isTaken(tx, change.id)) return { outcome: "exists" };
   if (job.key === null) {
     yield* storeJob(tx, change, job, null);
     return { outcome: "appended" };
   }
+  yield* tx.dialect.lockKey(job.key.hash);
   const admission = yield* admitToKey(tx, job.key);
   yield* recordKey(tx, job, job.key, policyOutcome(admission));
   if (admission.outcome === "rejected" || admission.outcome === "coalesced")
@@ -37,6 +38,16 @@ export function* createJob(tx: Transaction, change: FlatChange, job: NewJob): St
   return { outcome: "appended", policy };
 }
 
+/** Whether an id is taken: by a job, or by a deleted one whose worker has not let go and whose token would be used again. */
+function* isTaken(tx: Transaction, id: string): Step<boolean> {
+  const taken = yield {
+    sql: `SELECT id FROM jobs WHERE id = ?
+      UNION ALL SELECT job FROM slots WHERE job = ? AND until IS NOT NULL AND until > ?`,
+    values: [id, id, tx.now],
+  };
+  return taken.length > 0;
+}
+
 function* storeJob(
   tx: Transaction,
   change: FlatChange,
@@ -44,7 +55,8 @@ function* storeJob(
   policy: PolicyOutcome | null,
 ): Step<void> {
   const lane = yield* laneNumber(tx, job);
-  const n = yield* writeCreated(tx, change.values, policy);
+  const values = policy ? withPolicy(change.values, policy) : change.values;
+  const n = yield* tx.dialect.appendCreated(tx, values, job.context);
   yield {
     sql: insertJob,
     values: [
@@ -63,9 +75,6 @@ function* storeJob(
       job.parentId,
       job.chainId,
       job.agent,
-      job.requestId,
-      job.traceparent,
-      job.tracestate,
     ],
   };
   for (const tag of new Set(job.tags))
@@ -129,7 +138,8 @@ function* jobsOfKey(hash: string): Step<Pick<KeyFacts, "oldestQueued" | "running
 /** Skips a queued job that a new one replaces. */
 function* replaceJob(tx: Transaction, id: string, replacement: FlatChange): Step<void> {
   const [row] = yield {
-    sql: `SELECT j.n, j.lane, j.priority, j.run_at, ${headColumns} FROM jobs j JOIN lanes l ON l.id = j.lane WHERE j.id = ?`,
+    sql: `SELECT j.n, j.lane, j.priority, j.run_at, ${headColumns} FROM jobs j JOIN lanes l ON l.id = j.lane
+      JOIN events c ON c.seq = j.n WHERE j.id = ?`,
     values: [id],
   };
   if (!row) throw new Error(`Job ${id} holds a place in its key and has no row.`);
@@ -159,7 +169,7 @@ function* replaceJob(tx: Transaction, id: string, replacement: FlatChange): Step
   };
   const taken = yield* takeWaiting(at, job.version);
   if (!taken) throw new Error(`Job ${id} is not where its log says.`);
-  yield* writeEvent(tx, n, eventValues(decision.event));
+  yield* tx.dialect.appendEvent(tx, n, eventValues(decision.event));
   yield* endJob(tx, taken, { ...decision.event, detail: "replaced", aggregate: null });
   if (taken.slim.key !== null) yield* promoteKey(tx, taken.slim.key);
 }

@@ -3,14 +3,8 @@
  */
 import type { JobState } from "../../core/job.js";
 import type { DueAsk, DueJob, HeldLease, RenewOutcome } from "../engine.js";
-import {
-  int,
-  type SqlRow,
-  type Statement,
-  type Step,
-  type Transaction,
-  text,
-} from "./statement.js";
+import { int, type SqlRow, type Statement, type Step, text } from "./statement.js";
+import type { Transaction } from "./transaction.js";
 
 /** Extends one lease, or the slots that an ended job still holds. */
 export function* renewLease(tx: Transaction, held: HeldLease): Step<RenewOutcome> {

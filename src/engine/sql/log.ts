@@ -1,35 +1,12 @@
 /**
  * Writing to the log, and the lanes that jobs line up in.
  */
-import { bodyIndex, type EventValues, eventColumns } from "./rows.js";
-import { int, type Step, type Transaction } from "./statement.js";
+import { bodyIndex, type EventValues } from "./rows.js";
+import { int, type Step } from "./statement.js";
+import type { Transaction } from "./transaction.js";
 
-/** Inserts an event: its position, its job's number, and its values. */
-export const insertEvent = `INSERT INTO events (seq, job, ${eventColumns}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)`;
-
-/** Appends an event of the job `n` to the log; gives its position. */
-export function* writeEvent(tx: Transaction, n: number, values: EventValues): Step<number> {
-  tx.seq += 1;
-  yield { sql: insertEvent, values: [tx.seq, n, ...values] };
-  return tx.seq;
-}
-
-/** Appends the `created` event, whose own position becomes the job's number. */
-export function* writeCreated(
-  tx: Transaction,
-  values: EventValues,
-  policy: object | null,
-): Step<number> {
-  tx.seq += 1;
-  yield {
-    sql: insertEvent,
-    values: [tx.seq, tx.seq, ...(policy ? withPolicy(values, policy) : values)],
-  };
-  return tx.seq;
-}
-
-/** What the key's policy did with a create becomes known only here, so it is put into the event's text. */
-function withPolicy(values: EventValues, policy: object): EventValues {
+/** What the key's policy did with a create becomes known only when it is stored, so it is put into the event's text. */
+export function withPolicy(values: EventValues, policy: object): EventValues {
   const body = JSON.parse(String(values[bodyIndex])) as object;
   return values.with(bodyIndex, JSON.stringify({ ...body, policy })) as unknown as EventValues;
 }

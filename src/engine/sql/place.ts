@@ -12,7 +12,8 @@ import {
   type Slim,
   type Taken,
 } from "./slim.js";
-import type { Statement, Step, Transaction } from "./statement.js";
+import type { Statement, Step } from "./statement.js";
+import type { Transaction } from "./transaction.js";
 
 /** What an event says of the job after it. */
 export interface After {

@@ -1,5 +1,5 @@
 /**
- * Reading the log: whole jobs by folding, and the feed in order.
+ * Reading the logs of jobs.
  */
 import {
   type EventValues,
@@ -22,7 +22,8 @@ export function* readLogs(ids: readonly string[]): Step<readonly (JobLog | null)
   const logs: (JobLog | null)[] = [];
   for (const id of ids) {
     const [head] = yield {
-      sql: `SELECT j.n, ${headColumns} FROM jobs j JOIN lanes l ON l.id = j.lane WHERE j.id = ?`,
+      sql: `SELECT j.n, ${headColumns} FROM jobs j JOIN lanes l ON l.id = j.lane
+        JOIN events c ON c.seq = j.n WHERE j.id = ?`,
       values: [id],
     };
     if (!head) {
@@ -42,64 +43,4 @@ export function* readEvents(n: number): Step<readonly EventValues[]> {
     values: [n],
   };
   return [...created, ...rest].map((row) => valuesOf(row));
-}
-
-/** An event of the feed as values. A deleted job has no head any more. */
-export interface FeedRow {
-  readonly seq: number;
-  readonly head: HeadValues | null;
-  readonly values: EventValues;
-}
-
-/** Reads the events after a position, oldest first, each with the head of its job. */
-export function* readFeed(after: number, limit: number): Step<readonly FeedRow[]> {
-  const columns = eventColumns
-    .split(", ")
-    .map((column) => `e.${column}`)
-    .join(", ");
-  const rows = yield {
-    sql: `SELECT e.seq, ${columns}, ${headColumns} FROM events e LEFT JOIN jobs j ON j.n = e.job
-      LEFT JOIN lanes l ON l.id = j.lane WHERE e.seq > ? ORDER BY e.seq LIMIT ?`,
-    values: [after, limit],
-  };
-  return rows.map((row) => ({
-    seq: int(row, "seq"),
-    head: row.job_id === null ? null : headValues(row),
-    values: valuesOf(row),
-  }));
-}
-
-/** The position of the newest event. */
-export function* readHead(): Step<number> {
-  const [row] = yield {
-    sql: "SELECT max(coalesce((SELECT max(seq) FROM events), 0), (SELECT seq FROM pruned)) AS seq",
-    values: [],
-  };
-  return row ? int(row, "seq") : 0;
-}
-
-/** The most rows of a kind that one call removes, so that nobody waits long for the file. */
-const pruneMax = 5_000;
-
-/** Removes `deleted` events that are old. The highest position is remembered, so that positions only ever grow. */
-export function* pruneDeleted(now: number, before: number): Step<number> {
-  yield {
-    sql: "UPDATE pruned SET seq = max(seq, coalesce((SELECT max(seq) FROM events), 0))",
-    values: [],
-  };
-  const removed = yield {
-    sql: `DELETE FROM events WHERE seq IN (SELECT seq FROM events WHERE name = 'deleted' AND at < ? LIMIT ?)
-      RETURNING seq`,
-    values: [before, pruneMax],
-  };
-  yield {
-    sql: "DELETE FROM records WHERE id IN (SELECT id FROM records WHERE expires_at <= ? LIMIT ?)",
-    values: [now, pruneMax],
-  };
-  yield {
-    sql: `DELETE FROM keys WHERE hash IN (SELECT hash FROM keys WHERE outcome_at < ?
-      AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.key_hash = keys.hash) ORDER BY outcome_at LIMIT ?)`,
-    values: [before, pruneMax],
-  };
-  return removed.length;
 }

@@ -3,7 +3,8 @@
  */
 import type { Json } from "../../core/json.js";
 import { type RecordWrite, recordId, type StoredRecord, type SwapOutcome } from "../record.js";
-import { int, optional, type SqlRow, type Step, type Transaction, text } from "./statement.js";
+import { int, optional, type SqlRow, type Step, text } from "./statement.js";
+import type { Transaction } from "./transaction.js";
 
 const selectRecord =
   "SELECT id, version, body, expires_at FROM records WHERE id = ? AND (expires_at IS NULL OR expires_at > ?)";
@@ -29,6 +30,7 @@ export function* blockingRecord(
   tx: Transaction,
   write: RecordWrite,
 ): Step<StoredRecord | null | "free"> {
+  yield* tx.dialect.lockRecord(write.id);
   const current = yield* readRecord(tx.now, write.id);
   return (current?.version ?? 0) === write.expect ? "free" : current;
 }

@@ -116,28 +116,37 @@ export interface JobHead {
   readonly context: JobContext;
 }
 
-/** The columns that make a head, from `jobs j` and `lanes l`. */
-export const headColumns =
-  "j.id AS job_id, l.service, l.type, j.request_id, j.traceparent, j.tracestate";
+/** The columns that make a head, from `jobs j`, `lanes l`, and `events c` for the `created` event. */
+export const headColumns = "j.id AS job_id, l.service, l.type, c.context";
 
 /** Those columns as values: cheap to carry from thread to thread. */
-export type HeadValues = readonly [string, string, string, string, string, string | null];
+export type HeadValues = readonly [jobId: string, service: string, type: string, context: string];
 
 /** The values of a head out of a row. */
 export function headValues(row: SqlRow): HeadValues {
-  const { job_id, service, type, request_id, traceparent, tracestate } = row;
-  return [job_id, service, type, request_id, traceparent, tracestate] as unknown as HeadValues;
+  const { job_id, service, type, context } = row;
+  return [job_id, service, type, context] as unknown as HeadValues;
 }
 
 /** The head of a job. */
 export function headOf(values: HeadValues): JobHead {
-  const [jobId, service, type, requestId, traceparent, tracestate] = values;
+  const [jobId, service, type, context] = values;
+  return { jobId, service, type, context: contextFrom(context) };
+}
+
+/** A context as the text that stands beside the `created` event; the trace's id is part of `traceparent`. */
+export function contextText({ requestId, traceparent, tracestate }: JobContext): string {
+  return JSON.stringify(
+    tracestate === undefined ? [requestId, traceparent] : [requestId, traceparent, tracestate],
+  );
+}
+
+function contextFrom(text: string): JobContext {
+  const [requestId, traceparent, tracestate] = JSON.parse(text) as [string, string, string?];
   const traceId = traceparent.slice(3, 35);
-  const context =
-    tracestate === null
-      ? { requestId, traceId, traceparent }
-      : { requestId, traceId, traceparent, tracestate };
-  return { jobId, service, type, context };
+  return tracestate === undefined
+    ? { requestId, traceId, traceparent }
+    : { requestId, traceId, traceparent, tracestate };
 }
 
 /** The values of an event out of a row. */

@@ -6,13 +6,14 @@ import { mayTakeSlot } from "../../core/admission.js";
 import type { JobState } from "../../core/job.js";
 import {
   int,
+  intOrNull,
   type SqlRow,
   type SqlValue,
   type Statement,
   type Step,
-  type Transaction,
   text,
 } from "./statement.js";
+import type { Transaction } from "./transaction.js";
 
 /** What a claim must know of a job that has not ended. */
 export interface Slim {
@@ -83,12 +84,12 @@ function slimFromRow(row: SqlRow): Slim {
     run: int(row, "run"),
     tries: int(row, "tries"),
     token: int(row, "token"),
-    deadline: row.deadline as number | null,
+    deadline: intOrNull(row, "deadline"),
     updatedAt: int(row, "updated_at"),
-    startedAt: row.started_at as number | null,
+    startedAt: intOrNull(row, "started_at"),
     detail: row.detail as string | null,
     key: row.key as string | null,
-    keyMax: row.key_max as number | null,
+    keyMax: intOrNull(row, "key_max"),
     noted: int(row, "noted"),
   };
 }
@@ -117,6 +118,7 @@ export function* placeSlim(tx: Transaction, slim: Slim): Step<void> {
     yield { sql: insertReady, values: slimValues(slim) };
     return;
   }
+  yield* tx.dialect.lockKey(slim.key);
   if (!(yield* nextOfKey(tx, slim.key)) && (yield* reserveKeySlot(tx, slim))) {
     yield { sql: insertReady, values: slimValues(slim) };
     return;
@@ -172,6 +174,7 @@ export function* freeKeySlot(tx: Transaction, key: string, id: string, token: nu
 
 /** Lets waiting jobs of a key in, in the order of claims, while slots are free. */
 export function* promoteKey(tx: Transaction, key: string): Step<void> {
+  yield* tx.dialect.lockKey(key);
   for (;;) {
     const slim = yield* nextOfKey(tx, key);
     if (!slim || !(yield* reserveKeySlot(tx, slim))) return;

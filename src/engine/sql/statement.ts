@@ -20,20 +20,6 @@ export interface Statement {
 /** An operation that yields statements, gets their rows, and gives `Value` in the end. */
 export type Step<Value> = Generator<Statement, Value, readonly SqlRow[]>;
 
-/** What operations of one transaction share. */
-export interface Transaction {
-  /** The store's clock when the transaction was asked for. */
-  readonly now: number;
-  /** The position of the newest event; grows with each event written. */
-  seq: number;
-  /** Fresh ids for events that the store writes itself. */
-  readonly eventId: () => string;
-  /** The numbers of lanes that are known to be stored. */
-  readonly lanes: Map<string, number>;
-  /** What the transaction did that others may wait for. */
-  readonly woke: { ready: boolean; ended: boolean; cancel: boolean };
-}
-
 /** The rows of a raw statement. */
 export function arrays<Row extends readonly SqlValue[]>(rows: readonly SqlRow[]): readonly Row[] {
   return rows as unknown as readonly Row[];
@@ -47,6 +33,12 @@ export function text(row: SqlRow, column: string): string {
 /** Number of a column that is never null. */
 export function int(row: SqlRow, column: string): number {
   return Number(row[column]);
+}
+
+/** Number of a column that may be null. */
+export function intOrNull(row: SqlRow, column: string): number | null {
+  const value = row[column];
+  return value === null || value === undefined ? null : Number(value);
 }
 
 /** A member that is left out when the column is null. */

@@ -4,9 +4,10 @@
 import { Worker } from "node:worker_threads";
 import { type BatchAnswer, Batcher } from "../batching.js";
 import { type AppendOutcome, batchMax } from "../engine.js";
-import type { Read, Write } from "../sql/operations.js";
 import { storeError } from "./faults.js";
 import type { Reply, Request, Response, ThreadData, Woke } from "./protocol.js";
+import type { Read } from "./reads.js";
+import type { Write } from "./writes.js";
 
 /** A thread that carries out operations of one kind. */
 export class Channel<Operation extends Write | Read> {

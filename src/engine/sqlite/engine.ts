@@ -28,14 +28,15 @@ import { StoreClosed } from "../errors.js";
 import type { Queries, QueryName } from "../query.js";
 import type { RecordWrite, StoredRecord, SwapOutcome } from "../record.js";
 import { flatChange } from "../sql/change.js";
-import { type ClaimedValues, claimedHeadLength, leaseUntilIndex } from "../sql/claim.js";
-import type { Read, Reads, Write, Writes } from "../sql/operations.js";
-import { isPlainCreate, plainCreate } from "../sql/plain-create.js";
-import { isPlainEnd, plainEnd } from "../sql/plain-end.js";
 import { type EventValues, eventFrom, eventLength, type HeadValues, headOf } from "../sql/rows.js";
 import { Channel } from "./channel.js";
+import { type ClaimedValues, claimedHeadLength, leaseUntilIndex } from "./claim.js";
+import { isPlainCreate, plainCreate } from "./plain-create.js";
+import { isPlainEnd, plainEnd } from "./plain-end.js";
 import type { Woke } from "./protocol.js";
+import type { Read, Reads } from "./reads.js";
 import { WakeListeners } from "./wake.js";
+import type { Write, Writes } from "./writes.js";
 
 const capabilities: Capabilities = {
   transactions: false,

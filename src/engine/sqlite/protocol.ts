@@ -1,8 +1,9 @@
 /**
  * What travels between the engine and its threads.
  */
-import type { Read, Write } from "../sql/operations.js";
 import type { Fault } from "./faults.js";
+import type { Read } from "./reads.js";
+import type { Write } from "./writes.js";
 
 /** What a thread is started with. */
 export interface ThreadData {

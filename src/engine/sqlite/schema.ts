@@ -20,7 +20,9 @@ export const migrations: readonly string[] = [
     seq INTEGER PRIMARY KEY,
     job INTEGER NOT NULL,
     name TEXT NOT NULL, version INTEGER NOT NULL, run INTEGER NOT NULL, tries INTEGER NOT NULL,
-    state TEXT NOT NULL, previous TEXT, at INTEGER NOT NULL, id TEXT NOT NULL, actor TEXT NOT NULL, body TEXT
+    state TEXT NOT NULL, previous TEXT, at INTEGER NOT NULL, id TEXT NOT NULL, actor TEXT NOT NULL, body TEXT,
+    -- What all events of a job share; the first one holds it.
+    context TEXT
   ) STRICT;
   CREATE INDEX events_of_job ON events (job, seq) WHERE name <> 'created';
   -- The highest position that a prune has seen, so that no position is given twice.
@@ -35,7 +37,6 @@ export const migrations: readonly string[] = [
     lane INTEGER NOT NULL,
     priority INTEGER NOT NULL, run_at INTEGER NOT NULL, created_at INTEGER NOT NULL, deadline INTEGER,
     max_tries INTEGER NOT NULL, key TEXT, key_hash TEXT, key_max INTEGER, tags TEXT, parent_id TEXT, chain_id TEXT, agent TEXT,
-    request_id TEXT NOT NULL, traceparent TEXT NOT NULL, tracestate TEXT,
     state TEXT, version INTEGER, run INTEGER, tries INTEGER, token INTEGER, started_at INTEGER, ended_at INTEGER,
     updated_at INTEGER, detail TEXT, aggregate TEXT
   ) STRICT;

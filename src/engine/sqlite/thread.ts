@@ -6,13 +6,15 @@
 import { randomBytes } from "node:crypto";
 import { closeSync, openSync, writeSync } from "node:fs";
 import { parentPort, workerData } from "node:worker_threads";
-import { readItem, type Write, writeAll } from "../sql/operations.js";
-import { readHead } from "../sql/read.js";
-import type { Transaction } from "../sql/statement.js";
+import type { Transaction } from "../sql/transaction.js";
+import { sqliteDialect } from "./dialect.js";
 import { type Connection, openReader, openWriter } from "./driver.js";
 import { faultOf, isOfOneItem } from "./faults.js";
+import { readHead } from "./feed.js";
 import type { ItemReply, Reply, Request, Response, ThreadData, Woke } from "./protocol.js";
+import { readItem } from "./reads.js";
 import { wakePath } from "./wake.js";
+import { type Write, writeAll } from "./writes.js";
 
 const { path, role } = workerData as ThreadData;
 const port = parentPort;
@@ -98,7 +100,8 @@ function commit(given: number | null, writes: readonly Write[]): Committed {
     const woke = { ready: false, ended: false, cancel: false };
     // Others may have held the file for long, so the time is taken only now.
     const now = given ?? machineNow();
-    const tx: Transaction = { now, seq: connection.run(readHead()), eventId, lanes, woke };
+    const seq = connection.run(readHead());
+    const tx: Transaction = { dialect: sqliteDialect, now, seq, eventId, lanes, woke };
     const answers = connection.run(writeAll(tx, writes));
     connection.exec("COMMIT");
     return { answers, woke };

@@ -3,23 +3,18 @@
  */
 import { claimVerdict, expiredEvent, startedEvent } from "../../core/decide.js";
 import type { EventOf } from "../../core/event.js";
-import type { Actor } from "../../core/job.js";
+import type { Actor, JobContext } from "../../core/job.js";
 import type { ClaimAsk, ClaimLane } from "../engine.js";
 import { type QueueSettings, recordId } from "../record.js";
-import { insertEvent, laneNumber, writeEvent } from "./log.js";
-import { endStatement } from "./place.js";
-import { readEvents } from "./read.js";
-import { readRecord } from "./records.js";
-import { eventValues, type HeadValues, headOf } from "./rows.js";
-import { freeKeySlot, promoteDue, queueScope, sweepSlots, typeScope } from "./slim.js";
-import {
-  arrays,
-  int,
-  type SqlRow,
-  type SqlValue,
-  type Step,
-  type Transaction,
-} from "./statement.js";
+import { laneNumber } from "../sql/log.js";
+import { endStatement } from "../sql/place.js";
+import { readEvents } from "../sql/read.js";
+import { readRecord } from "../sql/records.js";
+import { eventValues, type HeadValues } from "../sql/rows.js";
+import { freeKeySlot, promoteDue, queueScope, sweepSlots, typeScope } from "../sql/slim.js";
+import { arrays, int, type SqlRow, type SqlValue, type Step } from "../sql/statement.js";
+import type { Transaction } from "../sql/transaction.js";
+import { insertEvent } from "./dialect.js";
 
 /**
  * A claimed job as one flat list, which is cheap to carry from thread to thread: the values of its head,
@@ -28,8 +23,8 @@ import {
 export type ClaimedValues = readonly SqlValue[];
 
 /** Where the end of the lease stands, and where the events begin. */
-export const leaseUntilIndex = 6;
-export const claimedHeadLength = 7;
+export const leaseUntilIndex = 4;
+export const claimedHeadLength = 5;
 
 /** What a claim gave, as rows. */
 export interface ClaimRows {
@@ -140,9 +135,7 @@ type ReadyRow = readonly [
   deadline: number | null,
   key: string | null,
   keyMax: number | null,
-  requestId: string,
-  traceparent: string,
-  tracestate: string | null,
+  context: string,
   createdState: string,
   createdAt: number,
   createdId: string,
@@ -153,8 +146,8 @@ type ReadyRow = readonly [
 ];
 
 const selectReady = `SELECT r.n, r.id, r.lane, r.rank, r.run_at, r.state, r.version, r.run, r.tries, r.token, r.deadline,
-    r.key, r.key_max, j.request_id, j.traceparent, j.tracestate, e.state, e.at, e.id, e.actor, e.body, r.noted, r.started_at
-  FROM ready r JOIN jobs j ON j.n = r.n JOIN events e ON e.seq = r.n
+    r.key, r.key_max, e.context, e.state, e.at, e.id, e.actor, e.body, r.noted, r.started_at
+  FROM ready r JOIN events e ON e.seq = r.n
   WHERE r.lane = ? AND r.run_at <= ? ORDER BY r.rank, r.run_at, r.id LIMIT ?`;
 
 interface Candidate {
@@ -189,6 +182,9 @@ const insertLease = `INSERT INTO leases (id, n, lane, rank, run_at, version, run
   worker, started_at, updated_at, heartbeat_at, until, capped, cancel, blocked)
   VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,0,0)`;
 
+/** Events are stored without the context, which stands beside the first one. */
+const notStored: JobContext = { requestId: "", traceId: "", traceparent: "" };
+
 /** Starts one job, or ends it if its deadline has come. Leaves it where a cap has no place left. */
 function* claimOne(
   tx: Transaction,
@@ -199,7 +195,7 @@ function* claimOne(
   const [n, id, number, rank, runAt, state, version, run, tries, token, deadline, key, keyMax] =
     row;
   const { service, type, leaseMs } = open.lane;
-  const head: HeadValues = [id, service, type, row[13], row[14], row[15]];
+  const head: HeadValues = [id, service, type, row[13]];
   const job = {
     id,
     service,
@@ -209,7 +205,7 @@ function* claimOne(
     run,
     tries,
     token,
-    context: headOf(head).context,
+    context: notStored,
   };
   const origin = { eventId: tx.eventId(), actor: `worker:${worker}` as Actor };
   const remove = { sql: deleteReady, values: [number, rank, runAt, id] };
@@ -217,7 +213,7 @@ function* claimOne(
     yield remove;
     yield* expireJob(
       tx,
-      { n, key, token, startedAt: row[22] },
+      { n, key, token, startedAt: row[20] },
       expiredEvent({ ...job, deadline: deadline ?? 0 }, origin, tx.now),
     );
     return "expired";
@@ -247,9 +243,9 @@ function* claimOne(
   const values = eventValues(started);
   tx.seq += 1;
   yield { sql: insertEvent, values: [tx.seq, n, ...values] };
-  if (version > 1 || row[21] === 1) return [...head, until, ...(yield* readEvents(n)).flat()];
+  if (version > 1 || row[19] === 1) return [...head, until, ...(yield* readEvents(n)).flat()];
   // A job that was never tried has but its creation in the log, which came with the row.
-  const created = ["created", 1, 1, 0, row[16], null, row[17], row[18], row[19], row[20]] as const;
+  const created = ["created", 1, 1, 0, row[14], null, row[15], row[16], row[17], row[18]] as const;
   return [...head, until, ...created, ...values];
 }
 
@@ -275,7 +271,7 @@ function* expireJob(
   { n, key, token, startedAt }: Overdue,
   event: EventOf<"expired">,
 ): Step<void> {
-  yield* writeEvent(tx, n, eventValues(event));
+  yield* tx.dialect.appendEvent(tx, n, eventValues(event));
   yield endStatement({ n, token, startedAt }, { ...event, detail: null, aggregate: null });
   tx.woke.ended = true;
   if (key !== null) yield* freeKeySlot(tx, key, event.jobId, token + 1);

@@ -3,12 +3,13 @@
  */
 import { isEnded } from "../../core/job.js";
 import type { AppendOutcome, Change } from "../engine.js";
-import { detailOf } from "./change.js";
-import { insertEvent } from "./log.js";
-import { updateEnded } from "./place.js";
-import { type EventValues, eventValues } from "./rows.js";
-import { freeKeySlot } from "./slim.js";
-import { arrays, type SqlValue, type Step, type Transaction } from "./statement.js";
+import { detailOf } from "../sql/change.js";
+import { updateEnded } from "../sql/place.js";
+import { type EventValues, eventValues } from "../sql/rows.js";
+import { freeKeySlot } from "../sql/slim.js";
+import { arrays, type SqlValue, type Step } from "../sql/statement.js";
+import type { Transaction } from "../sql/transaction.js";
+import { insertEvent } from "./dialect.js";
 
 /** A plain outcome as values, which are cheap to carry from thread to thread. */
 export type PlainEnd = readonly [

@@ -3,9 +3,10 @@
  */
 import type { EventOf } from "../../core/event.js";
 import type { AppendOutcome, Change } from "../engine.js";
-import { laneNumber } from "./log.js";
-import { createdBody } from "./rows.js";
-import { type SqlValue, type Step, type Transaction, text } from "./statement.js";
+import { laneNumber } from "../sql/log.js";
+import { contextText, createdBody } from "../sql/rows.js";
+import { type SqlValue, type Step, text } from "../sql/statement.js";
+import type { Transaction } from "../sql/transaction.js";
 
 /** A plain create as values, which are cheap to carry from thread to thread. */
 export type PlainCreate = readonly [
@@ -19,9 +20,7 @@ export type PlainCreate = readonly [
   at: number,
   deadline: number | null,
   maxTries: number,
-  requestId: string,
-  traceparent: string,
-  tracestate: string | null,
+  context: string,
   eventId: string,
   actor: string,
   body: string,
@@ -48,7 +47,6 @@ export function isPlainCreate(change: Change): boolean {
 /** The values of a plain create. */
 export function plainCreate(change: Change): PlainCreate {
   const event = change.event as EventOf<"created">;
-  const { context } = event;
   return [
     event.jobId,
     event.service,
@@ -60,9 +58,7 @@ export function plainCreate(change: Change): PlainCreate {
     event.at,
     event.deadline ?? null,
     event.maxTries,
-    context.requestId,
-    context.traceparent,
-    context.tracestate ?? null,
+    contextText(event.context),
     event.id,
     event.actor,
     createdBody(event),
@@ -72,14 +68,14 @@ export function plainCreate(change: Change): PlainCreate {
 /** How many jobs go into one statement. */
 const chunkSize = 10;
 
-const eventRow = "(?,?,'created',1,1,0,'pending',NULL,?,?,?,?)";
-const jobRow = "(?,?,?,?,?,?,?,?,?,?,?)";
+const eventRow = "(?,?,'created',1,1,0,'pending',NULL,?,?,?,?,?)";
+const jobRow = "(?,?,?,?,?,?,?,?)";
 const readyRow = "(?,?,?,?,?,'pending',1,1,0,0,?,?,0)";
 
 const insertEvents = `INSERT INTO events
-  (seq, job, name, version, run, tries, state, previous, at, id, actor, body) VALUES `;
+  (seq, job, name, version, run, tries, state, previous, at, id, actor, body, context) VALUES `;
 const insertJobs = `INSERT INTO jobs
-  (n, id, lane, priority, run_at, created_at, deadline, max_tries, request_id, traceparent, tracestate) VALUES `;
+  (n, id, lane, priority, run_at, created_at, deadline, max_tries) VALUES `;
 const insertReady = `INSERT INTO ready
   (n, id, lane, rank, run_at, state, version, run, tries, token, deadline, updated_at, noted) VALUES `;
 
@@ -129,7 +125,7 @@ const exists: AppendOutcome = { outcome: "exists" };
  * The ids, one or a whole chunk of them, that are taken: by a job, by a deleted job whose worker has not let go
  * and whose token a new job would use again, or by another of the same chunk.
  */
-export function* takenIds(tx: Transaction, ids: readonly string[]): Step<Set<string>> {
+function* takenIds(tx: Transaction, ids: readonly string[]): Step<Set<string>> {
   const sql = ids.length === 1 ? one.taken : many.taken;
   const rows = yield { sql, values: [...ids, ...ids, tx.now] };
   const taken = new Set(rows.map((row) => text(row, "id")));
@@ -170,9 +166,7 @@ function* insert(
       at,
       deadline,
       maxTries,
-      requestId,
-      traceparent,
-      tracestate,
+      context,
       eventId,
       actor,
       body,
@@ -181,20 +175,8 @@ function* insert(
     const lane =
       tx.lanes.get(name) ?? (yield* laneNumber(tx, { service, queue, type, typeVersion }));
     const n = ++tx.seq;
-    events.push(n, n, at, eventId, actor, body);
-    jobs.push(
-      n,
-      id,
-      lane,
-      priority,
-      runAt,
-      at,
-      deadline,
-      maxTries,
-      requestId,
-      traceparent,
-      tracestate,
-    );
+    events.push(n, n, at, eventId, actor, body, context);
+    jobs.push(n, id, lane, priority, runAt, at, deadline, maxTries);
     ready.push(n, id, lane, -priority, runAt, deadline, at);
   }
   yield { sql: sql.events, values: events };

@@ -1,36 +1,18 @@
 /**
- * Every operation that an engine carries out in SQL, by kind: what is asked and what comes back.
- * Writes of one batch share a transaction; reads need none.
+ * The writing operations of the SQLite engine by name, as its thread is asked for them.
  */
-import type {
-  AppendOutcome,
-  ClaimAsk,
-  DueAsk,
-  DueJob,
-  HeldLease,
-  RenewOutcome,
-} from "../engine.js";
-import type { Queries, QueryName } from "../query.js";
-import type { RecordWrite, StoredRecord, SwapOutcome } from "../record.js";
-import { appendChange, noteChange, settleChange } from "./append.js";
-import type { FlatChange } from "./change.js";
+import type { AppendOutcome, ClaimAsk, HeldLease, RenewOutcome } from "../engine.js";
+import type { RecordWrite, SwapOutcome } from "../record.js";
+import { appendChange, noteChange, settleChange } from "../sql/append.js";
+import type { FlatChange } from "../sql/change.js";
+import { renewLease } from "../sql/lease.js";
+import { swapRecord } from "../sql/records.js";
+import type { Step } from "../sql/statement.js";
+import type { Transaction } from "../sql/transaction.js";
 import { type ClaimRows, claimJobs } from "./claim.js";
-import { dueJobs, renewLease } from "./lease.js";
+import { pruneDeleted } from "./feed.js";
 import { createPlain, type PlainCreate } from "./plain-create.js";
 import { endPlain, type PlainEnd } from "./plain-end.js";
-import {
-  countAhead,
-  countJobs,
-  listJobs,
-  listKeys,
-  listQueues,
-  listRecords,
-  readJob,
-  readKey,
-} from "./query.js";
-import { type FeedRow, type JobLog, pruneDeleted, readFeed, readHead, readLogs } from "./read.js";
-import { readRecord, swapRecord } from "./records.js";
-import type { Step, Transaction } from "./statement.js";
 
 /** What each writing operation is asked and what it answers. */
 export interface Writes {
@@ -122,74 +104,4 @@ function* writeItems(tx: Transaction, write: Write): Step<readonly unknown[]> {
   const answers: unknown[] = [];
   for (const item of write.items) answers.push(yield* writer(tx, item));
   return answers;
-}
-
-/** What each reading operation is asked and what it answers. */
-export interface Reads {
-  load: { readonly ask: readonly string[]; readonly answer: readonly (JobLog | null)[] };
-  records: { readonly ask: readonly string[]; readonly answer: readonly (StoredRecord | null)[] };
-  due: {
-    readonly ask: { readonly due: DueAsk; readonly limit: number };
-    readonly answer: readonly DueJob[];
-  };
-  query: {
-    readonly ask: { readonly name: QueryName; readonly ask: unknown };
-    readonly answer: unknown;
-  };
-  feed: {
-    readonly ask: { readonly after: number; readonly limit: number };
-    readonly answer: readonly FeedRow[];
-  };
-  head: { readonly ask: null; readonly answer: number };
-}
-
-/** A reading operation. */
-export type Read = {
-  [Kind in keyof Reads]: { readonly kind: Kind; readonly ask: Reads[Kind]["ask"] };
-}[keyof Reads];
-
-/** Carries out one read. */
-export function* readItem(now: number, read: Read): Step<unknown> {
-  switch (read.kind) {
-    case "load":
-      return yield* readLogs(read.ask);
-    case "records": {
-      const records: (StoredRecord | null)[] = [];
-      for (const id of read.ask) records.push(yield* readRecord(now, id));
-      return records;
-    }
-    case "due":
-      return yield* dueJobs(now, read.ask.due, read.ask.limit);
-    case "query":
-      return yield* answerQuery(now, read.ask.name, read.ask.ask);
-    case "feed":
-      return yield* readFeed(read.ask.after, read.ask.limit);
-    case "head":
-      return yield* readHead();
-  }
-}
-
-/** The most records that one question gives. */
-const recordsMax = 1_000;
-
-function answerQuery(now: number, name: QueryName, ask: unknown): Step<unknown> {
-  const of = <Name extends QueryName>(_: Name) => ask as Queries[Name]["ask"];
-  switch (name) {
-    case "jobs":
-      return listJobs(of("jobs"));
-    case "job":
-      return readJob(of("job").id);
-    case "counts":
-      return countJobs(of("counts").filter ?? {});
-    case "keys":
-      return listKeys(now, of("keys"));
-    case "key":
-      return readKey(now, of("key").hash);
-    case "queues":
-      return listQueues(now, of("queues").service);
-    case "records":
-      return listRecords(now, of("records").prefix, of("records").limit ?? recordsMax);
-    case "ahead":
-      return countAhead(of("ahead").id);
-  }
 }

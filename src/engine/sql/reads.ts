@@ -1,0 +1,81 @@
+/**
+ * The reading operations that SQL engines share, by name.
+ */
+import type { DueAsk, DueJob } from "../engine.js";
+import type { Queries, QueryName } from "../query.js";
+import type { StoredRecord } from "../record.js";
+import { dueJobs } from "./lease.js";
+import {
+  countAhead,
+  countJobs,
+  listJobs,
+  listKeys,
+  listQueues,
+  listRecords,
+  readJob,
+  readKey,
+} from "./query.js";
+import { type JobLog, readLogs } from "./read.js";
+import { readRecord } from "./records.js";
+import type { Step } from "./statement.js";
+
+/** What each reading operation is asked and what it answers. */
+export interface Reads {
+  load: { readonly ask: readonly string[]; readonly answer: readonly (JobLog | null)[] };
+  records: { readonly ask: readonly string[]; readonly answer: readonly (StoredRecord | null)[] };
+  due: {
+    readonly ask: { readonly due: DueAsk; readonly limit: number };
+    readonly answer: readonly DueJob[];
+  };
+  query: {
+    readonly ask: { readonly name: QueryName; readonly ask: unknown };
+    readonly answer: unknown;
+  };
+}
+
+/** A reading operation. */
+export type Read = {
+  [Kind in keyof Reads]: { readonly kind: Kind; readonly ask: Reads[Kind]["ask"] };
+}[keyof Reads];
+
+/** Carries out one read. */
+export function* readItem(now: number, read: Read): Step<unknown> {
+  switch (read.kind) {
+    case "load":
+      return yield* readLogs(read.ask);
+    case "records": {
+      const records: (StoredRecord | null)[] = [];
+      for (const id of read.ask) records.push(yield* readRecord(now, id));
+      return records;
+    }
+    case "due":
+      return yield* dueJobs(now, read.ask.due, read.ask.limit);
+    case "query":
+      return yield* answerQuery(now, read.ask.name, read.ask.ask);
+  }
+}
+
+/** The most records that one question gives. */
+const recordsMax = 1_000;
+
+function answerQuery(now: number, name: QueryName, ask: unknown): Step<unknown> {
+  const of = <Name extends QueryName>(_: Name) => ask as Queries[Name]["ask"];
+  switch (name) {
+    case "jobs":
+      return listJobs(of("jobs"));
+    case "job":
+      return readJob(of("job").id);
+    case "counts":
+      return countJobs(of("counts").filter ?? {});
+    case "keys":
+      return listKeys(now, of("keys"));
+    case "key":
+      return readKey(now, of("key").hash);
+    case "queues":
+      return listQueues(now, of("queues").service);
+    case "records":
+      return listRecords(now, of("records").prefix, of("records").limit ?? recordsMax);
+    case "ahead":
+      return countAhead(of("ahead").id);
+  }
+}

@@ -1,0 +1,32 @@
+/**
+ * What the operations of one transaction share, and where stores differ in how they write and lock.
+ */
+import type { EventValues } from "./rows.js";
+import type { Step } from "./statement.js";
+
+/** Where stores differ in how they write and lock. Locks last until the end of the transaction. */
+export interface Dialect {
+  /** Appends an event of the job `n` to the log. */
+  appendEvent(tx: Transaction, n: number, values: EventValues): Step<void>;
+  /** Appends a `created` event, whose position becomes the number of its job. */
+  appendCreated(tx: Transaction, values: EventValues, context: string): Step<number>;
+  /** Lets no other transaction look for places of a key. */
+  lockKey(hash: string): Step<void>;
+  /** Lets no other transaction look at a record, also at one that is not there. */
+  lockRecord(id: string): Step<void>;
+}
+
+/** What operations of one transaction share. */
+export interface Transaction {
+  readonly dialect: Dialect;
+  /** The store's clock when the transaction was asked for. */
+  readonly now: number;
+  /** The position of the newest event, where the transaction is the only one that writes; grows with each event. */
+  seq: number;
+  /** Fresh ids for events that the store writes itself. */
+  readonly eventId: () => string;
+  /** The numbers of lanes that are known to be stored. */
+  readonly lanes: Map<string, number>;
+  /** What the transaction did that others may wait for. */
+  readonly woke: { ready: boolean; ended: boolean; cancel: boolean };
+}
