@@ -6,6 +6,7 @@ export default defineConfig({
   test: {
     include: ["test/**/*.test.ts"],
     exclude: ["test/mutants/**", "node_modules/**", "dist/**"],
+    globalSetup: ["test/support/postgres-setup.ts"],
     environment: "node",
     pool: "forks",
     testTimeout: 30_000,
