@@ -1,69 +1,11 @@
 /**
- * The hot path of creating: jobs with no key, no tags and no relatives that are due at once, many in few statements.
+ * Storing plain creates, many in few statements.
  */
-import type { EventOf } from "../../core/event.js";
-import type { AppendOutcome, Change } from "../engine.js";
+import type { AppendOutcome } from "../engine.js";
 import { laneNumber } from "../sql/log.js";
-import { contextText, createdBody } from "../sql/rows.js";
+import type { PlainCreate } from "../sql/plain.js";
 import { type SqlValue, type Step, text } from "../sql/statement.js";
 import type { Transaction } from "../sql/transaction.js";
-
-/** A plain create as values, which are cheap to carry from thread to thread. */
-export type PlainCreate = readonly [
-  id: string,
-  service: string,
-  queue: string,
-  type: string,
-  typeVersion: number,
-  priority: number,
-  runAt: number,
-  at: number,
-  deadline: number | null,
-  maxTries: number,
-  context: string,
-  eventId: string,
-  actor: string,
-  body: string,
-];
-
-/** Whether a change is a plain create. */
-export function isPlainCreate(change: Change): boolean {
-  const { event } = change;
-  return (
-    event.name === "created" &&
-    event.jobId === change.job.id &&
-    change.records === undefined &&
-    change.expect.version === 0 &&
-    event.key === undefined &&
-    event.runAt <= event.at &&
-    event.tags.length === 0 &&
-    event.blockers.length === 0 &&
-    event.parentId === undefined &&
-    event.chainId === undefined &&
-    event.agent === undefined
-  );
-}
-
-/** The values of a plain create. */
-export function plainCreate(change: Change): PlainCreate {
-  const event = change.event as EventOf<"created">;
-  return [
-    event.jobId,
-    event.service,
-    event.queue,
-    event.type,
-    event.typeVersion,
-    event.priority,
-    event.runAt,
-    event.at,
-    event.deadline ?? null,
-    event.maxTries,
-    contextText(event.context),
-    event.id,
-    event.actor,
-    createdBody(event),
-  ];
-}
 
 /** How many jobs go into one statement. */
 const chunkSize = 10;

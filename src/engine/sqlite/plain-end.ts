@@ -1,44 +1,13 @@
 /**
- * The hot path of settling: outcomes that end a job under its token and change no records.
+ * Storing plain outcomes.
  */
-import { isEnded } from "../../core/job.js";
-import type { AppendOutcome, Change } from "../engine.js";
-import { detailOf } from "../sql/change.js";
+import type { AppendOutcome } from "../engine.js";
 import { updateEnded } from "../sql/place.js";
-import { type EventValues, eventValues } from "../sql/rows.js";
+import type { PlainEnd } from "../sql/plain.js";
 import { freeKeySlot } from "../sql/slim.js";
 import { arrays, type SqlValue, type Step } from "../sql/statement.js";
 import type { Transaction } from "../sql/transaction.js";
 import { insertEvent } from "./dialect.js";
-
-/** A plain outcome as values, which are cheap to carry from thread to thread. */
-export type PlainEnd = readonly [
-  id: string,
-  version: number,
-  token: number,
-  detail: string | null,
-  aggregate: string | null,
-  ...event: EventValues,
-];
-
-/** Whether a change is a plain outcome. */
-export function isPlainEnd(change: Change): boolean {
-  const { event, expect, job, records } = change;
-  return (
-    records === undefined &&
-    expect.token !== undefined &&
-    event.jobId === job.id &&
-    isEnded(event.state) &&
-    event.name !== "deleted"
-  );
-}
-
-/** The values of a plain outcome. */
-export function plainEnd({ event, expect, job }: Change): PlainEnd {
-  const aggregate = ("aggregate" in event ? event.aggregate : undefined) ?? null;
-  const { version, token = 0 } = expect;
-  return [job.id, version, token, detailOf(event), aggregate, ...eventValues(event)];
-}
 
 const takeLease = `DELETE FROM leases WHERE id = ? AND version = ? AND token = ?
   RETURNING n, started_at, key, capped`;

@@ -6,13 +6,14 @@ import type { RecordWrite, SwapOutcome } from "../record.js";
 import { appendChange, noteChange, settleChange } from "../sql/append.js";
 import type { FlatChange } from "../sql/change.js";
 import { renewLease } from "../sql/lease.js";
+import type { PlainCreate, PlainEnd } from "../sql/plain.js";
 import { swapRecord } from "../sql/records.js";
 import type { Step } from "../sql/statement.js";
 import type { Transaction } from "../sql/transaction.js";
 import { type ClaimRows, claimJobs } from "./claim.js";
 import { pruneDeleted } from "./feed.js";
-import { createPlain, type PlainCreate } from "./plain-create.js";
-import { endPlain, type PlainEnd } from "./plain-end.js";
+import { createPlain } from "./plain-create.js";
+import { endPlain } from "./plain-end.js";
 
 /** What each writing operation is asked and what it answers. */
 export interface Writes {
