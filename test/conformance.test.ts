@@ -6,6 +6,7 @@ import { type ConformanceTarget, runConformance } from "millrace/conformance";
 import { describe, it } from "vitest";
 import { openMemory } from "#millrace/engine/memory/engine.js";
 import { openEngine } from "#millrace/engine/open.js";
+import { newSchema } from "./support/postgres.js";
 
 const memory: ConformanceTarget = {
   name: "memory",
@@ -25,7 +26,16 @@ const sqlite: ConformanceTarget = {
   },
 };
 
-for (const target of [memory, sqlite]) {
+const postgres: ConformanceTarget = {
+  name: "PostgreSQL",
+  open: async (clock) => {
+    const { url, remove } = await newSchema();
+    const open = () => openEngine(url, { clock });
+    return { engine: await open(), open, remove };
+  },
+};
+
+for (const target of [memory, sqlite, postgres]) {
   describe(target.name, () => {
     runConformance(target, (name, run) => {
       // Every case has a store of its own, so they need not wait for each other.

@@ -23,6 +23,9 @@ export async function openEngine(url: string, options: OpenOptions = {}): Promis
       return (await import("./memory/engine.js")).openMemory(options);
     case "file":
       return (await import("./sqlite/engine.js")).openSqlite(url, options);
+    case "postgres":
+    case "postgresql":
+      return (await import("./postgres/engine.js")).openPostgres(url, options);
     default:
       throw new StoreUnavailable({ url: withoutSecrets(url), message: unknownUrl(url, scheme) });
   }
@@ -30,7 +33,7 @@ export async function openEngine(url: string, options: OpenOptions = {}): Promis
 
 function unknownUrl(url: string, scheme: string | undefined): string {
   const remedy =
-    'use "file:jobs.db" for a SQLite file or "memory:" for a store that ends with the process';
+    'use "file:jobs.db" for a SQLite file, "postgres://…" for PostgreSQL, or "memory:" for a store that ends with the process';
   if (scheme === undefined) return `"${withoutSecrets(url)}" is not a URL of a store: ${remedy}.`;
   return `${scheme}: stores are not supported by this version of Millrace: ${remedy}.`;
 }

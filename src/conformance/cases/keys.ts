@@ -5,6 +5,9 @@ import assert from "node:assert/strict";
 import { concern } from "../case.js";
 import { defaults, ids } from "../environment.js";
 
+/** How often processes that get in each other's way claim at most. */
+const roundsMax = 200;
+
 export const keyCases = concern("keys", [
   {
     name: "one job of a key runs at a time",
@@ -57,11 +60,15 @@ export const keyCases = concern("keys", [
     async run(env) {
       const other = env.at(await env.open());
       await env.createMany(8, { key: env.key("k", { maxActive: 2 }) });
-      for (let round = 0; round < 4; round++) {
+      let completed = 0;
+      // A slot that two processes see at the same moment may be given away a moment later.
+      for (let round = 0; round < roundsMax && completed < 8; round++) {
         const running = (await Promise.all([env.claim(), other.claim(), env.claim()])).flat();
-        assert.equal(running.length, 2);
+        assert.ok(running.length <= 2, `${running.length} jobs of the key run at once`);
         await Promise.all(running.map((job, index) => (index ? env : other).complete(job)));
+        completed += running.length;
       }
+      assert.equal(completed, 8);
     },
   },
   {

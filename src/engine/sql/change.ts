@@ -1,8 +1,9 @@
 /**
  * A change as flat values, ready to be bound to statements: made where the event is, carried to where the store is.
  */
-import type { EventOf } from "../../core/event.js";
+import type { EventOf, JobEvent } from "../../core/event.js";
 import type { Aggregate, JobKeyPolicy, JobState } from "../../core/job.js";
+import { advancesVersion, transitions } from "../../core/transitions.js";
 import type { Change } from "../engine.js";
 import type { RecordWrite } from "../record.js";
 import { contextText, type EventValues, eventValues } from "./rows.js";
@@ -96,5 +97,21 @@ function newJob(event: EventOf<"created">): NewJob {
     chainId: event.chainId ?? null,
     agent: event.agent ?? null,
     context: contextText(event.context),
+  };
+}
+
+/** Whether an event is one that never advances the version. */
+export function isNote(event: JobEvent): boolean {
+  return Object.hasOwn(transitions, event.name) && !advancesVersion(event.name);
+}
+
+/** A note as a change, which is fenced by its token alone. */
+export function noteChange(event: JobEvent): Change {
+  const token = "token" in event ? event.token : undefined;
+  const job = { service: event.service, type: event.type, id: event.jobId };
+  return {
+    job,
+    event,
+    expect: token === undefined ? { version: event.version } : { version: event.version, token },
   };
 }

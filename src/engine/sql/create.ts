@@ -9,10 +9,11 @@ import type { JobKeyPolicy, PolicyOutcome } from "../../core/job.js";
 import type { AppendOutcome } from "../engine.js";
 import type { FlatChange, NewJob } from "./change.js";
 import { laneNumber, withPolicy } from "./log.js";
+import { Overtaken } from "./overtaken.js";
 import { endJob } from "./place.js";
 import { readEvents } from "./read.js";
 import { eventFrom, eventValues, headColumns, headOf, headValues } from "./rows.js";
-import { keyScope, placeSlim, promoteKey, slotsTaken, takeWaiting } from "./slim.js";
+import { keyScope, placeSlim, promoteKey, takeWaiting } from "./slim.js";
 import { int, type Step, text } from "./statement.js";
 import type { Transaction } from "./transaction.js";
 
@@ -103,12 +104,14 @@ function* storeJob(
 /** Asks `core` whether the key has room, with the facts as they are in this transaction. */
 function* admitToKey(tx: Transaction, policy: JobKeyPolicy): Step<Admission> {
   const limit = policy.maxActive + policy.maxQueued;
-  const active = yield* slotsTaken(keyScope(policy.hash), tx.now, limit);
-  const [waiting] = yield {
-    sql: "SELECT count(*) AS queued FROM (SELECT 1 FROM waiting WHERE key = ? LIMIT ?) AS held",
-    values: [policy.hash, limit],
+  // One statement, so that a job that moves from one table to the other meanwhile counts once.
+  const [row] = yield {
+    sql: `SELECT (SELECT count(*) FROM (SELECT 1 FROM slots WHERE scope = ? AND (until IS NULL OR until > ?) LIMIT ?) AS held) AS active,
+      (SELECT count(*) FROM (SELECT 1 FROM waiting WHERE key = ? LIMIT ?) AS line) AS queued`,
+    values: [keyScope(policy.hash), tx.now, limit, policy.hash, limit],
   };
-  const occupied = active + (waiting ? int(waiting, "queued") : 0);
+  const active = row ? int(row, "active") : 0;
+  const occupied = active + (row ? int(row, "queued") : 0);
   const facts: KeyFacts = { occupied, active };
   if (occupied < limit) return admit(policy, facts);
   return admit(policy, { ...facts, ...(yield* jobsOfKey(policy.hash)) });
@@ -168,7 +171,7 @@ function* replaceJob(tx: Transaction, id: string, replacement: FlatChange): Step
     id,
   };
   const taken = yield* takeWaiting(at, job.version);
-  if (!taken) throw new Error(`Job ${id} is not where its log says.`);
+  if (!taken) throw new Overtaken(`Job ${id} was claimed while it was to be replaced.`);
   yield* tx.dialect.appendEvent(tx, n, eventValues(decision.event));
   yield* endJob(tx, taken, { ...decision.event, detail: "replaced", aggregate: null });
   if (taken.slim.key !== null) yield* promoteKey(tx, taken.slim.key);
@@ -184,7 +187,7 @@ function* recordKey(
   yield {
     sql: `INSERT INTO keys (hash, service, type, key, max_active, max_queued, when_full, takeovers, outcome, outcome_at)
       VALUES (?,?,?,?,?,?,?,0,?,?)
-      ON CONFLICT (hash) DO UPDATE SET max_active = excluded.max_active, max_queued = excluded.max_queued,
+      ON CONFLICT (hash) DO UPDATE SET service = excluded.service, type = excluded.type, key = excluded.key, max_active = excluded.max_active, max_queued = excluded.max_queued,
         when_full = excluded.when_full, outcome = excluded.outcome, outcome_at = excluded.outcome_at`,
     values: [
       policy.hash,

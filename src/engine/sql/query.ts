@@ -121,7 +121,8 @@ function addStates(
 ): void {
   const wanted = [...new Set(states)];
   const marks = wanted.map(() => "?").join(",");
-  if (wanted.every(isEnded)) add(`j.state IN (${marks})`, ...wanted);
+  if (wanted.length === 0) add("1 = 0");
+  else if (wanted.every(isEnded)) add(`j.state IN (${marks})`, ...wanted);
   else if (wanted.some(isEnded)) add(`${stateColumn} IN (${marks})`, ...wanted);
   else {
     const active = wanted.includes("active") ? "UNION ALL SELECT n FROM leases" : "";
@@ -224,8 +225,10 @@ export function* listKeys(
 ): Step<Page<KeyRow>> {
   const limit = Math.min(ask.limit ?? pageDefault, pageMax);
   const offset = ask.offset ?? 0;
-  const values = [ask.service ?? null, ask.service ?? null, ask.type ?? null, ask.type ?? null];
-  const condition = "WHERE (? IS NULL OR service = ?) AND (? IS NULL OR type = ?)";
+  const names = (["service", "type"] as const).filter((name) => ask[name] !== undefined);
+  const values = names.map((name) => ask[name] ?? null);
+  const condition =
+    names.length === 0 ? "" : `WHERE ${names.map((name) => `${name} = ?`).join(" AND ")}`;
   const [counted] = yield { sql: `SELECT count(*) AS count FROM keys ${condition}`, values };
   const rows = yield {
     sql: `SELECT * FROM keys ${condition} ORDER BY outcome_at DESC, hash LIMIT ? OFFSET ?`,

@@ -43,7 +43,8 @@ export interface Slim {
 /** Why a job waits: for its time, for its key, or for other jobs. */
 export type WaitCause = "due" | "key" | "blocked";
 
-const slimColumns =
+/** The columns of `waiting` and `ready` that hold a slim job. */
+export const slimColumns =
   "n, id, lane, rank, run_at, state, version, run, tries, token, deadline, updated_at, started_at, detail, key, key_max, noted";
 
 const insertWaiting = `INSERT INTO waiting (${slimColumns}, cause) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`;
@@ -119,7 +120,8 @@ export function* placeSlim(tx: Transaction, slim: Slim): Step<void> {
     return;
   }
   yield* tx.dialect.lockKey(slim.key);
-  if (!(yield* nextOfKey(tx, slim.key)) && (yield* reserveKeySlot(tx, slim))) {
+  if (!(yield* nextOfKey(tx, slim.key)) && (yield* hasFreeSlot(tx, slim))) {
+    yield takeSlot(keyScope(slim.key), slim.id, slim.token + 1);
     yield { sql: insertReady, values: slimValues(slim) };
     return;
   }
@@ -131,17 +133,14 @@ function* wait(slim: Slim, cause: WaitCause): Step<void> {
   yield { sql: insertWaiting, values: [...slimValues(slim), cause] };
 }
 
-/** Takes one of the key's slots for the next token of a job, if one is free. */
-function* reserveKeySlot(tx: Transaction, slim: Slim): Step<boolean> {
-  const scope = keyScope(slim.key ?? "");
-  const taken = yield* slotsTaken(scope, tx.now, slim.keyMax ?? 1);
-  if (!mayTakeSlot(slim.keyMax ?? 1, taken)) return false;
-  yield takeSlot(scope, slim.id, slim.token + 1);
-  return true;
+/** Whether the key of a job has a slot for it. */
+function* hasFreeSlot(tx: Transaction, slim: Slim): Step<boolean> {
+  const keyMax = slim.keyMax ?? 1;
+  return mayTakeSlot(keyMax, yield* slotsTaken(keyScope(slim.key ?? ""), tx.now, keyMax));
 }
 
 /** How many slots of a scope are taken, counted no further than `atMost`. */
-export function* slotsTaken(scope: string, now: number, atMost: number): Step<number> {
+function* slotsTaken(scope: string, now: number, atMost: number): Step<number> {
   const [row] = yield {
     sql: "SELECT count(*) AS taken FROM (SELECT 1 FROM slots WHERE scope = ? AND (until IS NULL OR until > ?) LIMIT ?) AS held",
     values: [scope, now, atMost],
@@ -177,8 +176,14 @@ export function* promoteKey(tx: Transaction, key: string): Step<void> {
   yield* tx.dialect.lockKey(key);
   for (;;) {
     const slim = yield* nextOfKey(tx, key);
-    if (!slim || !(yield* reserveKeySlot(tx, slim))) return;
-    yield { sql: "DELETE FROM waiting WHERE n = ?", values: [slim.n] };
+    if (!slim || !(yield* hasFreeSlot(tx, slim))) return;
+    // Somebody may have ended the job meanwhile; whoever takes the row away has it.
+    const [taken] = yield {
+      sql: "DELETE FROM waiting WHERE n = ? AND version = ? RETURNING n",
+      values: [slim.n, slim.version],
+    };
+    if (!taken) continue;
+    yield takeSlot(keyScope(key), slim.id, slim.token + 1);
     yield { sql: insertReady, values: slimValues(slim) };
     tx.woke.ready = true;
   }

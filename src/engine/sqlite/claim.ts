@@ -6,13 +6,14 @@ import type { EventOf } from "../../core/event.js";
 import type { Actor, JobContext } from "../../core/job.js";
 import type { ClaimAsk, ClaimLane } from "../engine.js";
 import { type QueueSettings, recordId } from "../record.js";
+import { type CapsLeft, countCaps, type OpenLane, takePlace, versionOf } from "../sql/caps.js";
 import { laneNumber } from "../sql/log.js";
 import { endStatement } from "../sql/place.js";
 import { readEvents } from "../sql/read.js";
 import { readRecord } from "../sql/records.js";
 import { eventValues, type HeadValues } from "../sql/rows.js";
-import { freeKeySlot, promoteDue, queueScope, sweepSlots, typeScope } from "../sql/slim.js";
-import { arrays, int, type SqlRow, type SqlValue, type Step } from "../sql/statement.js";
+import { freeKeySlot, promoteDue, sweepSlots } from "../sql/slim.js";
+import { arrays, type SqlRow, type SqlValue, type Step } from "../sql/statement.js";
 import type { Transaction } from "../sql/transaction.js";
 import { insertEvent } from "./dialect.js";
 
@@ -31,18 +32,6 @@ export interface ClaimRows {
   readonly jobs: readonly ClaimedValues[];
   readonly nextDueAt: number | null;
 }
-
-/** A lane that can be claimed from now, with the caps that it counts against. */
-interface OpenLane {
-  readonly lane: ClaimLane;
-  readonly number: number;
-  readonly caps: readonly string[];
-  /** How many more jobs the worker can take. */
-  free: number;
-}
-
-/** How many more jobs each cap lets in during this claim. */
-type CapsLeft = Map<string, number>;
 
 /** How often a claim looks again because jobs that it met had to be ended or passed over. */
 const roundsMax = 20;
@@ -76,48 +65,9 @@ export function* claimJobs(tx: Transaction, ask: ClaimAsk): Step<ClaimRows> {
   return { jobs, nextDueAt: jobs.length < ask.limit ? yield* nextDue(numbers) : null };
 }
 
-/** The version at the end of a lane's name. */
-function versionOf(lane: ClaimLane): number {
-  return Number(lane.lane.slice(lane.lane.lastIndexOf("@") + 1));
-}
-
 function* isPaused(tx: Transaction, lane: ClaimLane): Step<boolean> {
   const record = yield* readRecord(tx.now, recordId.queue(lane.service, lane.queue));
   return record !== null && (record.body as unknown as QueueSettings).paused;
-}
-
-/** Counts what the lane's caps leave, once per scope, and tells which caps there are. */
-function* countCaps(tx: Transaction, lane: ClaimLane, left: CapsLeft): Step<readonly string[]> {
-  const { service, type, queue, typeMaxActive, queueMaxActive } = lane;
-  const caps: string[] = [];
-  if (typeMaxActive !== undefined) {
-    const scope = typeScope(service, type);
-    caps.push(scope);
-    if (!left.has(scope))
-      left.set(scope, typeMaxActive - (yield* activeUnder(tx, scope, "type", [service, type])));
-  }
-  if (queueMaxActive !== undefined) {
-    const scope = queueScope(service, queue);
-    caps.push(scope);
-    if (!left.has(scope))
-      left.set(scope, queueMaxActive - (yield* activeUnder(tx, scope, "queue", [service, queue])));
-  }
-  return caps;
-}
-
-/** How many jobs count against a cap: those that hold a lease, and ended ones whose worker has not confirmed. */
-function* activeUnder(
-  tx: Transaction,
-  scope: string,
-  column: "type" | "queue",
-  names: readonly string[],
-): Step<number> {
-  const [row] = yield {
-    sql: `SELECT (SELECT count(*) FROM leases WHERE lane IN (SELECT id FROM lanes WHERE service = ? AND ${column} = ?))
-      + (SELECT count(*) FROM slots WHERE scope = ? AND until > ?) AS active`,
-    values: [...names, scope, tx.now],
-  };
-  return row ? int(row, "active") : 0;
 }
 
 /** A claimable job with what its claim needs, as the columns come. */
@@ -247,14 +197,6 @@ function* claimOne(
   // A job that was never tried has but its creation in the log, which came with the row.
   const created = ["created", 1, 1, 0, row[14], null, row[15], row[16], row[17], row[18]] as const;
   return [...head, until, ...created, ...values];
-}
-
-/** Takes a place of the worker and one of each cap, if there is one. */
-function takePlace(open: OpenLane, left: CapsLeft): boolean {
-  if (open.caps.some((scope) => (left.get(scope) ?? 0) <= 0)) return false;
-  for (const scope of open.caps) left.set(scope, (left.get(scope) ?? 0) - 1);
-  open.free -= 1;
-  return true;
 }
 
 /** A claimable job whose deadline has come. */

@@ -6,7 +6,6 @@ import { fileURLToPath } from "node:url";
 import type { JobEvent } from "../../core/event.js";
 import { evolve, fold } from "../../core/evolve.js";
 import type { Job } from "../../core/job.js";
-import { advancesVersion, transitions } from "../../core/transitions.js";
 import type { Capabilities } from "../capabilities.js";
 import { type Clock, systemClock } from "../clock.js";
 import type {
@@ -27,7 +26,8 @@ import type {
 import { StoreClosed } from "../errors.js";
 import type { Queries, QueryName } from "../query.js";
 import type { RecordWrite, StoredRecord, SwapOutcome } from "../record.js";
-import { flatChange } from "../sql/change.js";
+import { flatChange, isNote, noteChange } from "../sql/change.js";
+import { Commits } from "../sql/commits.js";
 import { isPlainCreate, isPlainEnd, plainCreate, plainEnd } from "../sql/plain.js";
 import { type EventValues, eventFrom, eventLength, type HeadValues, headOf } from "../sql/rows.js";
 import { Channel } from "./channel.js";
@@ -45,9 +45,8 @@ const capabilities: Capabilities = {
   shared: true,
 };
 
-/** How many events the feed reads at a time, and how often it looks for those of other processes. */
+/** How many events the feed reads at a time. */
 const feedChunk = 500;
-const feedPollMs = 100;
 
 /** Opens the engine on a file, making it if there is none. */
 export async function openSqlite(
@@ -73,7 +72,7 @@ class SqliteEngine implements Engine {
   readonly #clock: Clock;
   readonly #writer: Channel<Write>;
   readonly #wake: WakeListeners;
-  readonly #commits = new Set<() => void>();
+  readonly #commits: Commits;
   #reader: Channel<Read> | null = null;
   #closed: Promise<void> | null = null;
 
@@ -82,6 +81,7 @@ class SqliteEngine implements Engine {
     this.#path = path;
     this.#clock = clock;
     this.#wake = new WakeListeners(path);
+    this.#commits = new Commits(clock);
     this.#writer = new Channel<Write>({
       url,
       path,
@@ -175,7 +175,7 @@ class SqliteEngine implements Engine {
   async *tail(cursor: string | null, signal: AbortSignal): AsyncIterable<FeedItem> {
     let after = cursor === null ? 0 : Number(cursor);
     while (!signal.aborted && this.#closed === null) {
-      const committed = this.#nextCommit(signal);
+      const committed = this.#commits.next(signal);
       try {
         const rows = await this.#read("feed", { after, limit: feedChunk });
         for (const row of rows) {
@@ -213,7 +213,7 @@ class SqliteEngine implements Engine {
     await this.#reader?.close();
     await this.#writer.close();
     this.#wake.close();
-    for (const call of this.#commits) call();
+    this.#commits.ring();
   }
 
   async #write<Kind extends keyof Writes>(
@@ -248,40 +248,8 @@ class SqliteEngine implements Engine {
     if (woke.ready) this.#wake.hint("ready");
     if (woke.ended) this.#wake.hint("ended");
     if (woke.cancel) this.#wake.hint("cancel");
-    for (const call of this.#commits) call();
+    this.#commits.ring();
   }
-
-  /** Resolves at the next commit of this process, after a while (for those of others), or when it is called off. */
-  #nextCommit(signal: AbortSignal): { readonly wait: Promise<void>; readonly cancel: () => void } {
-    let finish = () => {};
-    const wait = new Promise<void>((done) => {
-      finish = done;
-    });
-    const stopTimer = this.#clock.after(feedPollMs, finish);
-    this.#commits.add(finish);
-    signal.addEventListener("abort", finish);
-    const cancel = () => {
-      stopTimer();
-      this.#commits.delete(finish);
-      signal.removeEventListener("abort", finish);
-    };
-    return { wait, cancel };
-  }
-}
-
-/** Whether an event is one that never advances the version. */
-function isNote(event: JobEvent): boolean {
-  return Object.hasOwn(transitions, event.name) && !advancesVersion(event.name);
-}
-
-function noteChange(event: JobEvent): Change {
-  const token = "token" in event ? event.token : undefined;
-  const job = { service: event.service, type: event.type, id: event.jobId };
-  return {
-    job,
-    event,
-    expect: token === undefined ? { version: event.version } : { version: event.version, token },
-  };
 }
 
 /** A claimed job, folded from the values that came with it. */

@@ -1,0 +1,46 @@
+/**
+ * What a `postgres://` URL says: where the server is, and in its query what is Millrace's own.
+ */
+import { StoreUnavailable } from "../errors.js";
+
+/** A URL taken apart. */
+export interface Address {
+  /** The URL for the driver, without what is Millrace's own. */
+  readonly connectionString: string;
+  /** How errors and logs name the store: without user, password and settings. */
+  readonly where: string;
+  readonly schema: string;
+  readonly poolMax: number;
+}
+
+const schemaDefault = "millrace";
+const poolMaxDefault = 10;
+const poolMaxLimit = 100;
+
+/** Takes a URL apart. `?schema=` names the schema, `?poolMax=` the most connections of this process. */
+export function addressOf(given: string): Address {
+  const url = parse(given);
+  const where = `postgres://${url.host}${url.pathname}`;
+  const refuse = (message: string) => new StoreUnavailable({ url: where, message });
+  const schema = url.searchParams.get("schema") ?? schemaDefault;
+  if (!/^[A-Za-z_][A-Za-z0-9_]{0,62}$/.test(schema))
+    throw refuse(
+      `The schema "${schema}" in the URL cannot be used; choose letters, digits and "_", at most 63.`,
+    );
+  const poolMax = Number(url.searchParams.get("poolMax") ?? poolMaxDefault);
+  if (!Number.isInteger(poolMax) || poolMax < 2 || poolMax > poolMaxLimit)
+    throw refuse(`poolMax in the URL must be a whole number from 2 to ${poolMaxLimit}.`);
+  url.searchParams.delete("schema");
+  url.searchParams.delete("poolMax");
+  return { connectionString: url.href, where, schema, poolMax };
+}
+
+function parse(given: string): URL {
+  try {
+    return new URL(given);
+  } catch {
+    const message =
+      "The URL of the PostgreSQL store cannot be read; it looks like postgres://user:password@host:5432/database.";
+    throw new StoreUnavailable({ url: "postgres:", message });
+  }
+}

@@ -1,0 +1,41 @@
+/**
+ * How PostgreSQL is written to: many transactions at once, so that positions come from a sequence
+ * and whoever looks for a place of a key or at a record locks it first.
+ */
+import { eventColumns } from "../sql/rows.js";
+import type { Dialect } from "../sql/transaction.js";
+
+const insertEvent = `INSERT INTO events (job, ${eventColumns}) VALUES (?,?,?,?,?,?,?,?,?,?,?)`;
+
+const insertCreated = `INSERT INTO events (seq, job, ${eventColumns}, context)
+  SELECT n, n, ?::text, ?::int, ?::int, ?::int, ?::text, ?::text, ?::bigint, ?::text, ?::text, ?::text, ?::text
+  FROM nextval('events_seq') AS n RETURNING seq`;
+
+/** The dialect of PostgreSQL. */
+export const postgresDialect: Dialect = {
+  *appendEvent(_, n, values) {
+    yield { sql: insertEvent, values: [n, ...values] };
+  },
+  *appendCreated(_, values, context) {
+    const [row] = yield { sql: insertCreated, values: [...values, context] };
+    return Number(row?.seq);
+  },
+  *lockKey(hash) {
+    // The first job of a key makes its row; until then an empty one stands in for it.
+    yield {
+      sql: `INSERT INTO keys (hash, service, type, key, max_active, max_queued, when_full, takeovers)
+        VALUES (?, '', '', '', 0, 0, '', 0) ON CONFLICT (hash) DO NOTHING`,
+      values: [hash],
+    };
+    yield { sql: "SELECT hash FROM keys WHERE hash = ? FOR UPDATE", values: [hash] };
+  },
+  *lockRecord(id) {
+    // A record that is not there cannot be locked, so one that has run out stands in for it.
+    yield {
+      sql: `INSERT INTO records (id, version, body, expires_at) VALUES (?, 0, 'null', 0)
+        ON CONFLICT (id) DO NOTHING`,
+      values: [id],
+    };
+    yield { sql: "SELECT id FROM records WHERE id = ? FOR UPDATE", values: [id] };
+  },
+};

@@ -1,0 +1,195 @@
+/**
+ * Connections to a PostgreSQL server: a pool that runs operations, alone or in transactions, and the server's clock.
+ * Nothing here belongs to a session, so that a pooler may stand between.
+ */
+import type { Pool, PoolClient, PoolConfig } from "pg";
+import { StoreClosed, type StoreError, StoreUnavailable } from "../errors.js";
+import type { SqlRow, Statement, Step } from "../sql/statement.js";
+import type { Address } from "./address.js";
+import { isConnectionLoss, storeError } from "./faults.js";
+import { migrate } from "./migrate.js";
+import { ServerClock } from "./server-clock.js";
+import { StatementTexts } from "./text.js";
+
+/** How long to wait for a connection before the server counts as unreachable. */
+const connectTimeoutMs = 10_000;
+
+/** How long an unused connection is kept. */
+const idleTimeoutMs = 30_000;
+
+/** Runs one statement at a time. */
+export interface Session {
+  execute(statement: Statement): Promise<readonly SqlRow[]>;
+}
+
+/** Runs an operation on a session. */
+export async function run<Value>(session: Session, step: Step<Value>): Promise<Value> {
+  let next = step.next(noRows);
+  while (!next.done) next = step.next(await session.execute(next.value));
+  return next.value;
+}
+
+const noRows: readonly SqlRow[] = [];
+
+type PgModule = typeof import("pg");
+
+/** Loads the driver, which is optional. */
+export async function loadDriver(where: string): Promise<PgModule> {
+  try {
+    const module = await import("pg");
+    // A CommonJS package: what it exports may stand under `default`.
+    return (module.default ?? module) as PgModule;
+  } catch {
+    const message = 'postgres: stores need the package pg; install it with "npm install pg".';
+    throw new StoreUnavailable({ url: where, message });
+  }
+}
+
+/** The oid of bigint, which the driver gives as text unless it is told otherwise. */
+const bigintOid = 20;
+
+/** The most time that a transaction of ours waits for a lock that somebody else holds. */
+const lockTimeoutMs = 2_000;
+
+export class Database {
+  readonly #address: Address;
+  readonly #pool: Pool;
+  readonly #clock = new ServerClock();
+  readonly #given: (() => number) | null;
+  readonly #texts: StatementTexts;
+  #isClosed = false;
+
+  /** `given` tells the time where a clock of the caller's own rules; otherwise the server's does. */
+  constructor(pg: PgModule, address: Address, given: (() => number) | null) {
+    this.#address = address;
+    this.#given = given;
+    this.#texts = new StatementTexts(`"${address.schema}"`);
+    const types: NonNullable<PoolConfig["types"]> = {
+      getTypeParser: (oid: number, format?: "text" | "binary") =>
+        oid === bigintOid ? Number : pg.types.getTypeParser(oid, format as "text"),
+    };
+    this.#pool = new pg.Pool({
+      connectionString: address.connectionString,
+      max: address.poolMax,
+      types,
+      application_name: "millrace",
+      connectionTimeoutMillis: connectTimeoutMs,
+      idleTimeoutMillis: idleTimeoutMs,
+      keepAlive: true,
+      allowExitOnIdle: true,
+    });
+    // An idle connection that breaks is replaced when the next one is needed.
+    this.#pool.on("error", () => {});
+  }
+
+  /** The time of the store. */
+  now(): number {
+    return this.#given?.() ?? this.#clock.now();
+  }
+
+  /** Brings the schema to the newest version and learns the server's time. */
+  provision(): Promise<void> {
+    return this.#guard(async () => {
+      const client = await this.#pool.connect();
+      try {
+        await migrate(client, this.#address);
+        const sentAt = this.#clock.monotonic();
+        const { rows } = await client.query(selectNow);
+        this.#clock.learn(Number(rows[0]?.now), sentAt);
+      } finally {
+        client.release();
+      }
+    });
+  }
+
+  /** Sends a notification to all who listen on a channel. */
+  async notify(channel: string, payload: string): Promise<void> {
+    await this.#guard(() => this.#pool.query("SELECT pg_notify($1, $2)", [channel, payload]));
+  }
+
+  /** Runs an operation, each statement of which is a transaction of its own. */
+  run<Value>(step: Step<Value>): Promise<Value> {
+    return this.#guard(() => run(this, step));
+  }
+
+  /** Runs one statement. */
+  async execute(statement: Statement): Promise<readonly SqlRow[]> {
+    const { rows } = await this.#pool.query(this.query(statement));
+    return rows as readonly SqlRow[];
+  }
+
+  /** Carries out work in one transaction, which commits when the work is done. */
+  transaction<Value>(work: (session: Session, now: number) => Promise<Value>): Promise<Value> {
+    return this.#guard(async () => {
+      const client = await this.#pool.connect();
+      let lost: Error | undefined;
+      try {
+        const now = await this.#begin(client);
+        const session: Session = {
+          execute: async (statement) =>
+            (await client.query(this.query(statement))).rows as readonly SqlRow[],
+        };
+        const value = await work(session, now);
+        await client.query("COMMIT");
+        return value;
+      } catch (error) {
+        if (isConnectionLoss(error)) lost = error as Error;
+        else await client.query("ROLLBACK").catch((fault: Error) => (lost = fault));
+        throw error;
+      } finally {
+        // A broken connection is not given back to the pool.
+        client.release(lost);
+      }
+    });
+  }
+
+  /** Begins a transaction and reads the server's time with it. */
+  async #begin(client: PoolClient): Promise<number> {
+    const sentAt = this.#clock.monotonic();
+    // Two statements in one message are answered by a list, which the driver's types do not know.
+    const results = (await client.query(begin)) as unknown as readonly { rows: SqlRow[] }[];
+    const server = Number(results.at(-1)?.rows[0]?.now);
+    this.#clock.learn(server, sentAt);
+    return this.#given?.() ?? server;
+  }
+
+  /** A statement as the driver takes it. */
+  query({ sql, values, raw }: Statement): { text: string; values: unknown[]; rowMode?: "array" } {
+    const { text } = this.#texts.of(sql);
+    const query = { text, values: values as unknown[] };
+    return raw ? { ...query, rowMode: "array" } : query;
+  }
+
+  /** A connection that listens; whoever takes it ends it. */
+  listener(pg: PgModule): InstanceType<PgModule["Client"]> {
+    return new pg.Client({
+      connectionString: this.#address.connectionString,
+      application_name: "millrace-listener",
+      connectionTimeoutMillis: connectTimeoutMs,
+      keepAlive: true,
+    });
+  }
+
+  /** Waits for what is under way, then lets go of all connections. */
+  async close(): Promise<void> {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    await this.#pool.end();
+  }
+
+  async #guard<Value>(work: () => Promise<Value>): Promise<Value> {
+    if (this.#isClosed) {
+      const message = "The store was closed before this call was carried out.";
+      throw new StoreClosed({ url: this.#address.where, message });
+    }
+    return work();
+  }
+
+  /** What a caller sees of a fault. */
+  storeError(error: unknown): StoreError {
+    return storeError(error, this.#address.where);
+  }
+}
+
+const selectNow = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now";
+const begin = `BEGIN; SET LOCAL lock_timeout = ${lockTimeoutMs}; ${selectNow}`;

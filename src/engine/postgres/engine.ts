@@ -1,0 +1,254 @@
+/**
+ * The PostgreSQL engine: one schema of a database, any number of processes on any number of machines.
+ */
+import type { JobEvent } from "../../core/event.js";
+import { fold } from "../../core/evolve.js";
+import type { Capabilities } from "../capabilities.js";
+import { type Clock, systemClock } from "../clock.js";
+import type {
+  AppendOutcome,
+  Change,
+  ClaimAnswer,
+  ClaimAsk,
+  DueAsk,
+  DueJob,
+  Engine,
+  FeedItem,
+  HeldLease,
+  LoadedJob,
+  RenewOutcome,
+  WakeTopic,
+} from "../engine.js";
+import { StoreClosed, StoreFailed } from "../errors.js";
+import type { Queries, QueryName } from "../query.js";
+import type { RecordWrite, StoredRecord, SwapOutcome } from "../record.js";
+import { isNote, noteChange } from "../sql/change.js";
+import { Commits } from "../sql/commits.js";
+import { isPlainCreate, isPlainEnd } from "../sql/plain.js";
+import { type Reads, readItem } from "../sql/reads.js";
+import { eventFrom, headOf } from "../sql/rows.js";
+import type { Step } from "../sql/statement.js";
+import { type Address, addressOf } from "./address.js";
+import { Database, loadDriver } from "./driver.js";
+import { currentSnapshot, cursorOf, type FeedPlace, feedStart, placeOf, readFeed } from "./feed.js";
+import { readLogs } from "./read.js";
+import { Wake } from "./wake.js";
+import { Writer } from "./writer.js";
+
+const capabilities: Capabilities = {
+  transactions: false,
+  strictPriority: true,
+  immediateViews: true,
+  durable: true,
+  shared: true,
+};
+
+/** How many events the feed reads at a time, and how many jobs one statement loads. */
+const feedChunk = 500;
+const loadChunk = 500;
+
+/** Opens the engine on a database, making its schema if there is none. */
+export async function openPostgres(
+  url: string,
+  options: { readonly clock?: Clock } = {},
+): Promise<Engine> {
+  const address = addressOf(url);
+  const engine = new PostgresEngine(
+    await loadDriver(address.where),
+    address,
+    options.clock ?? systemClock,
+  );
+  try {
+    await engine.provision();
+  } catch (error) {
+    await engine.close();
+    throw error;
+  }
+  return engine;
+}
+
+class PostgresEngine implements Engine {
+  readonly url: string;
+  readonly capabilities = capabilities;
+  readonly #database: Database;
+  readonly #writer: Writer;
+  readonly #wake: Wake;
+  readonly #commits: Commits;
+  #provisioned: Promise<void> | null = null;
+  #closed: Promise<void> | null = null;
+
+  constructor(pg: Awaited<ReturnType<typeof loadDriver>>, address: Address, clock: Clock) {
+    this.url = address.where;
+    const given = clock === systemClock ? null : () => clock.now();
+    this.#database = new Database(pg, address, given);
+    this.#commits = new Commits(clock);
+    this.#wake = new Wake({
+      clock,
+      channel: `millrace_${address.schema}`,
+      connect: () => this.#database.listener(pg),
+      notify: (channel, payload) => this.#database.notify(channel, payload),
+    });
+    this.#writer = new Writer(this.#database, (woke) => {
+      this.#wake.hint(woke);
+      this.#commits.ring();
+    });
+  }
+
+  provision(): Promise<void> {
+    this.#provisioned ??= this.#database.provision().catch((error: unknown) => {
+      this.#provisioned = null;
+      throw this.#database.storeError(error);
+    });
+    return this.#provisioned;
+  }
+
+  now(): number {
+    return this.#database.now();
+  }
+
+  async load(
+    ids: readonly string[],
+    options: { readonly history?: boolean } = {},
+  ): Promise<readonly (LoadedJob | null)[]> {
+    const loaded: (LoadedJob | null)[] = [];
+    for (let start = 0; start < ids.length; start += loadChunk) {
+      const logs = await this.#read(readLogs(ids.slice(start, start + loadChunk)));
+      for (const log of logs) {
+        const head = log && headOf(log.head);
+        const events = log ? log.events.map((values) => eventFrom(head, values)) : [];
+        const job = fold(events);
+        loaded.push(job && (options.history ? { job, events } : { job }));
+      }
+    }
+    return loaded;
+  }
+
+  async append(changes: readonly Change[]): Promise<readonly AppendOutcome[]> {
+    if (changes.length === 0) return [];
+    this.#checkOpen();
+    return changes.every(isPlainCreate)
+      ? this.#writer.create(changes)
+      : this.#writer.append(changes);
+  }
+
+  async note(notes: readonly JobEvent[]): Promise<readonly boolean[]> {
+    const known = notes.filter(isNote).map(noteChange);
+    if (known.length === 0) return notes.map(() => false);
+    this.#checkOpen();
+    const stored = await this.#writer.note(known);
+    let next = 0;
+    return notes.map((event) => isNote(event) && stored[next++] === true);
+  }
+
+  async claim(ask: ClaimAsk): Promise<ClaimAnswer> {
+    this.#checkOpen();
+    return this.#writer.claim(ask);
+  }
+
+  async renew(held: readonly HeldLease[]): Promise<readonly RenewOutcome[]> {
+    if (held.length === 0) return [];
+    this.#checkOpen();
+    return this.#writer.renew(held);
+  }
+
+  async settle(changes: readonly Change[]): Promise<readonly AppendOutcome[]> {
+    if (changes.length === 0) return [];
+    this.#checkOpen();
+    return changes.every(isPlainEnd) ? this.#writer.end(changes) : this.#writer.settle(changes);
+  }
+
+  records(ids: readonly string[]): Promise<readonly (StoredRecord | null)[]> {
+    return this.#ask("records", ids);
+  }
+
+  async swap(writes: readonly RecordWrite[]): Promise<readonly SwapOutcome[]> {
+    this.#checkOpen();
+    return this.#writer.swap(writes);
+  }
+
+  due(ask: DueAsk, limit: number): Promise<readonly DueJob[]> {
+    return this.#ask("due", { due: ask, limit });
+  }
+
+  async query<Name extends QueryName>(
+    name: Name,
+    ask: Queries[Name]["ask"],
+  ): Promise<Queries[Name]["answer"]> {
+    return (await this.#ask("query", { name, ask })) as Queries[Name]["answer"];
+  }
+
+  async *tail(cursor: string | null, signal: AbortSignal): AsyncIterable<FeedItem> {
+    let place = cursor === null ? feedStart : this.#place(cursor);
+    while (!signal.aborted && this.#closed === null) {
+      const committed = this.#commits.next(signal);
+      try {
+        const until = place.until ?? (await this.#read(currentSnapshot()));
+        const rows = await this.#read(readFeed(place, until, feedChunk));
+        for (const { seq, head, values } of rows) {
+          if (signal.aborted) return;
+          place = { seen: place.seen, until, seq };
+          yield { cursor: cursorOf(place), event: eventFrom(head && headOf(head), values) };
+        }
+        if (rows.length === feedChunk) continue;
+        place = { seen: until, until: null, seq: 0 };
+        await committed.wait;
+      } finally {
+        committed.cancel();
+      }
+    }
+  }
+
+  #place(cursor: string): FeedPlace {
+    const place = placeOf(cursor);
+    if (place) return place;
+    const message = `"${cursor}" is not a cursor of this store's feed; use one that tail or head gave.`;
+    throw new StoreFailed({ url: this.url, message });
+  }
+
+  head(): Promise<string> {
+    return this.#read(currentSnapshot());
+  }
+
+  wake(topic: WakeTopic, on: () => void): () => void {
+    return this.#wake.listen(topic, on);
+  }
+
+  async prune(before: number): Promise<number> {
+    this.#checkOpen();
+    return this.#writer.prune(before);
+  }
+
+  close(): Promise<void> {
+    this.#closed ??= this.#end();
+    return this.#closed;
+  }
+
+  async #end(): Promise<void> {
+    await this.#writer.idle();
+    await this.#wake.close();
+    this.#commits.ring();
+    await this.#database.close();
+  }
+
+  async #ask<Kind extends keyof Reads>(
+    kind: Kind,
+    ask: Reads[Kind]["ask"],
+  ): Promise<Reads[Kind]["answer"]> {
+    const step = readItem(this.now(), { kind, ask } as Parameters<typeof readItem>[1]);
+    return (await this.#read(step)) as Reads[Kind]["answer"];
+  }
+
+  async #read<Value>(step: Step<Value>): Promise<Value> {
+    this.#checkOpen();
+    try {
+      return await this.#database.run(step);
+    } catch (error) {
+      throw this.#database.storeError(error);
+    }
+  }
+
+  #checkOpen(): void {
+    if (this.#closed === null) return;
+    throw new StoreClosed({ url: this.url, message: "The store was closed before this call." });
+  }
+}

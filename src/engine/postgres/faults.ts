@@ -1,0 +1,130 @@
+/**
+ * What PostgreSQL and its driver report, as the store's own errors with a remedy.
+ */
+import {
+  isStoreError,
+  StoreBusy,
+  type StoreError,
+  StoreFailed,
+  StoreFull,
+  StoreReadOnly,
+  StoreUnavailable,
+} from "../errors.js";
+import { Overtaken } from "../sql/overtaken.js";
+
+function codeOf(error: unknown): string {
+  return error instanceof Error && "code" in error ? String(error.code) : "";
+}
+
+/** Faults that another run of the same transaction may not meet: a deadlock, a row that somebody else made first. */
+const passing: ReadonlySet<string> = new Set(["40001", "40P01", "23505"]);
+
+/** Whether the transaction is worth carrying out again as it is. */
+export function isPassing(error: unknown): boolean {
+  return error instanceof Overtaken || passing.has(codeOf(error));
+}
+
+/** Whether a fault may lie with one item alone, so that its neighbours are worth another try. */
+export function isOfOneItem(error: unknown): boolean {
+  if (isPassing(error)) return true;
+  const code = codeOf(error);
+  // Data, constraints, lock timeouts, limits of one statement; not connections, resources or operators.
+  return /^(21|22|23|54|55)/.test(code) && code !== "55000";
+}
+
+/** Whether the connection is gone, so that nobody knows what became of a commit. */
+export function isConnectionLoss(error: unknown): boolean {
+  const code = codeOf(error);
+  return code === "" || !/^[0-9A-Z]{5}$/.test(code) || /^(08|57P)/.test(code);
+}
+
+type Say = (where: string, detail: string) => string;
+
+const rules: readonly {
+  readonly codes: RegExp;
+  readonly kind:
+    | typeof StoreUnavailable
+    | typeof StoreBusy
+    | typeof StoreFull
+    | typeof StoreReadOnly;
+  readonly say: Say;
+}[] = [
+  {
+    codes: /^(28P01|28000)$/,
+    kind: StoreUnavailable,
+    say: (where) => `${where} refused the user or the password. Check both in the URL.`,
+  },
+  {
+    codes: /^3D000$/,
+    kind: StoreUnavailable,
+    say: (where) =>
+      `The database of ${where} does not exist. Create it, or name another in the URL.`,
+  },
+  {
+    codes: /^42501$/,
+    kind: StoreUnavailable,
+    say: (where, detail) =>
+      `The user lacks a right on ${where} (${detail}). Grant it: CREATE on the database lets Millrace make its own schema.`,
+  },
+  {
+    codes: /^(3F000|42P01)$/,
+    kind: StoreUnavailable,
+    say: (where) => `${where} has no Millrace schema any more. Connect again to make it.`,
+  },
+  {
+    codes: /^53300$/,
+    kind: StoreUnavailable,
+    say: (where) =>
+      `${where} takes no more connections. Raise max_connections, lower poolMax in the URL, or put a pooler in front.`,
+  },
+  {
+    codes: /^53[12]00$/,
+    kind: StoreFull,
+    say: (where) =>
+      `${where} has no room. Nothing of this call was stored; free disk space and try again.`,
+  },
+  {
+    codes: /^25006$/,
+    kind: StoreReadOnly,
+    say: (where) => `${where} may not be written; it may be a standby. Connect to the primary.`,
+  },
+  {
+    codes: /^55P03$/,
+    kind: StoreBusy,
+    say: (where) =>
+      `Another transaction on ${where} held what this call needs for too long. Try again.`,
+  },
+  {
+    codes: /^(40001|40P01)$/,
+    kind: StoreBusy,
+    say: (where) => `Transactions on ${where} kept getting in each other's way. Try again.`,
+  },
+  {
+    codes: /^(57P0[1-5]|08)/,
+    kind: StoreUnavailable,
+    say: (where, detail) => `${where} is not available (${detail}). It is tried again by itself.`,
+  },
+];
+
+/** What a caller sees of a caught value. `where` names the server without secrets. */
+export function storeError(error: unknown, where: string): StoreError {
+  if (isStoreError(error)) return error;
+  const code = codeOf(error);
+  const detail = (error instanceof Error ? error.message : String(error)).replace(/[.\s]+$/, "");
+  for (const { codes, kind, say } of rules)
+    if (codes.test(code)) return new kind({ url: where, message: say(where, detail) });
+  if (code === "22021" || code === "22P05") {
+    const message =
+      "A text holds a NUL character, which PostgreSQL cannot store. Remove it from names, keys and contexts.";
+    return new StoreFailed({ url: where, message, code });
+  }
+  if (isConnectionLoss(error)) {
+    const message = `${where} cannot be reached (${detail}). Check that the server runs and that the URL names it.`;
+    return new StoreUnavailable({ url: where, message });
+  }
+  return new StoreFailed({
+    url: where,
+    message: `PostgreSQL failed on ${where}: ${detail}.`,
+    code,
+  });
+}

@@ -1,0 +1,106 @@
+/**
+ * The feed of the PostgreSQL store. Positions are drawn before transactions commit, so that an event may appear behind
+ * one that was read already. A cursor is therefore a snapshot: what it sees has been read. The next page is what a newer
+ * snapshot sees besides, in the order of positions, in which the events of a job always follow each other.
+ */
+import {
+  type EventValues,
+  eventColumns,
+  type HeadValues,
+  headColumns,
+  headValues,
+  valuesOf,
+} from "../sql/rows.js";
+import { int, type Step, text } from "../sql/statement.js";
+
+/** Where a reader stands: all of `seen` is read, and of what `until` sees besides, all up to a position. */
+export interface FeedPlace {
+  readonly seen: string | null;
+  readonly until: string | null;
+  readonly seq: number;
+}
+
+/** The beginning of the feed. */
+export const feedStart: FeedPlace = { seen: null, until: null, seq: 0 };
+
+/** A place as the text that a reader keeps. */
+export function cursorOf({ seen, until, seq }: FeedPlace): string {
+  return until === null ? (seen ?? "") : `${seen ?? ""}/${until}/${seq}`;
+}
+
+/** The place that a text names, or `null` for a text that names none. */
+export function placeOf(cursor: string): FeedPlace | null {
+  const [seen = "", until, seq] = cursor.split("/");
+  const isSnapshot = (part: string) => /^\d+:\d+:[\d,]*$/.test(part);
+  if (seen !== "" && !isSnapshot(seen)) return null;
+  const known = seen === "" ? null : seen;
+  if (until === undefined) return { seen: known, until: null, seq: 0 };
+  if (!isSnapshot(until) || seq === undefined || !/^\d+$/.test(seq)) return null;
+  return { seen: known, until, seq: Number(seq) };
+}
+
+/** An event of the feed as values. A deleted job has no head any more. */
+export interface FeedRow {
+  readonly seq: number;
+  readonly head: HeadValues | null;
+  readonly values: EventValues;
+}
+
+/** What every transaction that has committed by now has written. */
+export function* currentSnapshot(): Step<string> {
+  const [row] = yield { sql: "SELECT pg_current_snapshot()::text AS snapshot", values: [] };
+  return row ? text(row, "snapshot") : "";
+}
+
+const columns = eventColumns
+  .split(", ")
+  .map((column) => `e.${column}`)
+  .join(", ");
+
+const select = `SELECT e.seq, ${columns}, ${headColumns} FROM events e LEFT JOIN jobs j ON j.n = e.job
+  LEFT JOIN lanes l ON l.id = j.lane LEFT JOIN events c ON c.seq = j.n`;
+
+/** Reads the next events between two snapshots, in the order of positions. */
+export function* readFeed(
+  { seen, seq }: FeedPlace,
+  until: string,
+  limit: number,
+): Step<readonly FeedRow[]> {
+  const rows = yield seen === null
+    ? {
+        sql: `${select} WHERE pg_visible_in_snapshot(e.xid, ?::pg_snapshot) AND e.seq > ? ORDER BY e.seq LIMIT ?`,
+        values: [until, seq, limit],
+      }
+    : {
+        sql: `${select} WHERE e.xid >= pg_snapshot_xmin(?::pg_snapshot) AND NOT pg_visible_in_snapshot(e.xid, ?::pg_snapshot)
+          AND pg_visible_in_snapshot(e.xid, ?::pg_snapshot) AND e.seq > ? ORDER BY e.seq LIMIT ?`,
+        values: [seen, seen, until, seq, limit],
+      };
+  return rows.map((row) => ({
+    seq: int(row, "seq"),
+    head: row.job_id === null ? null : headValues(row),
+    values: valuesOf(row),
+  }));
+}
+
+/** The most rows of a kind that one call removes, so that nobody waits long. */
+const pruneMax = 5_000;
+
+/** Removes `deleted` events that are old, records that have run out, and keys that nobody used for as long. */
+export function* pruneDeleted(now: number, before: number): Step<number> {
+  const removed = yield {
+    sql: `DELETE FROM events WHERE seq IN (SELECT seq FROM events WHERE name = 'deleted' AND at < ? LIMIT ? FOR UPDATE SKIP LOCKED)
+      RETURNING seq`,
+    values: [before, pruneMax],
+  };
+  yield {
+    sql: `DELETE FROM records WHERE id IN (SELECT id FROM records WHERE expires_at <= ? LIMIT ? FOR UPDATE SKIP LOCKED)`,
+    values: [now, pruneMax],
+  };
+  yield {
+    sql: `DELETE FROM keys WHERE hash IN (SELECT hash FROM keys WHERE outcome_at < ?
+      AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.key_hash = keys.hash) ORDER BY outcome_at LIMIT ? FOR UPDATE SKIP LOCKED)`,
+    values: [before, pruneMax],
+  };
+  return removed.length;
+}

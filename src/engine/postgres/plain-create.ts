@@ -1,0 +1,94 @@
+/**
+ * Storing plain creates: any number of them in one statement, which is a transaction of its own.
+ */
+import type { AppendOutcome } from "../engine.js";
+import type { PlainCreate } from "../sql/plain.js";
+import { arrays, type SqlValue, type Step } from "../sql/statement.js";
+import type { Transaction } from "../sql/transaction.js";
+import { list, table } from "./text.js";
+
+const input = table("i", {
+  id: "text",
+  lane: "int",
+  priority: "int",
+  run_at: "bigint",
+  at: "bigint",
+  deadline: "bigint",
+  max_tries: "int",
+  context: "text",
+  event_id: "text",
+  actor: "text",
+  body: "text",
+});
+
+/** Numbers the jobs, stores those whose ids are free, and gives the numbers in the list of those stored. */
+const insert = `WITH input AS MATERIALIZED (SELECT nextval('events_seq') AS n, i.* FROM ${input}),
+  stored AS (
+    INSERT INTO jobs (n, id, lane, priority, run_at, created_at, deadline, max_tries)
+    SELECT n, id, lane, priority, run_at, at, deadline, max_tries FROM input
+    WHERE NOT EXISTS (SELECT 1 FROM slots WHERE job = input.id AND until IS NOT NULL AND until > ?)
+    ON CONFLICT (id) DO NOTHING RETURNING n
+  ),
+  logged AS (
+    INSERT INTO events (seq, job, name, version, run, tries, state, at, id, actor, body, context)
+    SELECT n, n, 'created', 1, 1, 0, 'pending', at, event_id, actor, body, context FROM input JOIN stored USING (n)
+  ),
+  lined AS (
+    INSERT INTO ready (n, id, lane, rank, run_at, state, version, run, tries, token, deadline, updated_at, noted)
+    SELECT n, id, lane, -priority, run_at, 'pending', 1, 1, 0, 0, deadline, at, 0 FROM input JOIN stored USING (n)
+  )
+  SELECT id FROM input WHERE n NOT IN (SELECT n FROM stored)`;
+
+const appended: AppendOutcome = { outcome: "appended" };
+const exists: AppendOutcome = { outcome: "exists" };
+
+/** How many columns the table of creates has, and the first member of a create that is one as it stands. */
+const width = 11;
+const plainFrom = 5;
+
+/** Creates plain jobs; one whose id is taken is left out and told so. Of two with the same id, one is stored. */
+export function* createPlain(
+  tx: Transaction,
+  items: readonly PlainCreate[],
+): Step<readonly AppendOutcome[]> {
+  const columns = Array.from({ length: width }, () => new Array<SqlValue>(items.length));
+  const set = (row: number, column: number, value: SqlValue) => {
+    (columns[column] as SqlValue[])[row] = value;
+  };
+  for (let row = 0; row < items.length; row++) {
+    const item = items[row] as PlainCreate;
+    const [id, service, queue, type, typeVersion] = item;
+    const lane = tx.lanes.get(`${service}/${queue}/${type}@${typeVersion}`);
+    if (lane === undefined) throw new Error(`The lane of job ${id} is not stored.`);
+    set(row, 0, id);
+    set(row, 1, lane);
+    for (let member = plainFrom; member < item.length; member++)
+      set(row, member - plainFrom + 2, item[member] as SqlValue);
+  }
+  const left = arrays<[string]>(
+    yield { sql: insert, values: [...columns.map(list), tx.now], raw: true },
+  );
+  tx.woke.ready = true;
+  if (left.length === 0) return items.map(() => appended);
+  return outcomesWithout(
+    items,
+    left.map(([id]) => id),
+  );
+}
+
+/** An id may be in the batch twice: it is told as often as it was left out, the last ones first. */
+function outcomesWithout(
+  items: readonly PlainCreate[],
+  left: readonly string[],
+): readonly AppendOutcome[] {
+  const counts = new Map<string, number>();
+  for (const id of left) counts.set(id, (counts.get(id) ?? 0) + 1);
+  const outcomes = new Array<AppendOutcome>(items.length);
+  for (let row = items.length - 1; row >= 0; row--) {
+    const id = (items[row] as PlainCreate)[0];
+    const count = counts.get(id) ?? 0;
+    if (count > 0) counts.set(id, count - 1);
+    outcomes[row] = count > 0 ? exists : appended;
+  }
+  return outcomes;
+}

@@ -1,0 +1,108 @@
+/**
+ * The schema of the PostgreSQL store, as numbered migrations that only go forward.
+ * Tables and columns are those of the SQLite store; text compares by bytes, as it does there.
+ */
+
+/** Each migration brings a store from the version before to its own. */
+export const migrations: readonly string[] = [
+  `
+  -- Where jobs line up: a queue of a service, a type and its version.
+  CREATE TABLE lanes (
+    id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    service text COLLATE "C" NOT NULL, queue text COLLATE "C" NOT NULL, type text COLLATE "C" NOT NULL,
+    type_version int NOT NULL,
+    UNIQUE (service, queue, type, type_version)
+  );
+
+  -- The log. A job is named by the position of its first event. The transaction tells the feed what it has seen.
+  CREATE SEQUENCE events_seq;
+  CREATE TABLE events (
+    seq bigint PRIMARY KEY DEFAULT nextval('events_seq'),
+    job bigint NOT NULL,
+    at bigint NOT NULL, xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    version int NOT NULL, run int NOT NULL, tries int NOT NULL,
+    name text COLLATE "C" NOT NULL, state text COLLATE "C" NOT NULL, previous text COLLATE "C",
+    id text COLLATE "C" NOT NULL, actor text COLLATE "C" NOT NULL, body text COLLATE "C",
+    -- What all events of a job share; the first one holds it.
+    context text COLLATE "C"
+  );
+  ALTER SEQUENCE events_seq OWNED BY events.seq;
+  CREATE INDEX events_of_job ON events (job, seq) WHERE name <> 'created';
+  CREATE INDEX events_of_transaction ON events (xid);
+  CREATE INDEX events_deleted ON events (at) WHERE name = 'deleted';
+
+  -- One wide row a job, written at its creation and at its end. The state is null while the job has a slim row.
+  CREATE TABLE jobs (
+    n bigint PRIMARY KEY,
+    run_at bigint NOT NULL, created_at bigint NOT NULL, deadline bigint,
+    started_at bigint, ended_at bigint, updated_at bigint,
+    lane int NOT NULL, priority int NOT NULL, max_tries int NOT NULL, key_max int,
+    version int, run int, tries int, token int,
+    id text COLLATE "C" NOT NULL UNIQUE,
+    key text COLLATE "C", key_hash text COLLATE "C", tags text COLLATE "C", parent_id text COLLATE "C",
+    chain_id text COLLATE "C", agent text COLLATE "C",
+    state text COLLATE "C", detail text COLLATE "C", aggregate text COLLATE "C"
+  );
+  CREATE INDEX jobs_ended ON jobs (lane, state, ended_at) WHERE state IS NOT NULL;
+  CREATE INDEX jobs_of_key ON jobs (key_hash, n) WHERE key_hash IS NOT NULL;
+  CREATE INDEX jobs_of_parent ON jobs (parent_id) WHERE parent_id IS NOT NULL;
+  CREATE INDEX jobs_of_chain ON jobs (chain_id) WHERE chain_id IS NOT NULL;
+  CREATE TABLE tags (tag text COLLATE "C" NOT NULL, n bigint NOT NULL, PRIMARY KEY (tag, n));
+  CREATE INDEX tags_of_job ON tags (n);
+
+  -- One slim row for each job that has not ended: waiting, ready to be claimed, or leased.
+  CREATE TABLE waiting (
+    n bigint PRIMARY KEY, run_at bigint NOT NULL, deadline bigint, updated_at bigint NOT NULL, started_at bigint,
+    lane int NOT NULL, rank int NOT NULL, version int NOT NULL, run int NOT NULL, tries int NOT NULL,
+    token int NOT NULL, key_max int, noted int NOT NULL,
+    id text COLLATE "C" NOT NULL, state text COLLATE "C" NOT NULL, detail text COLLATE "C", key text COLLATE "C",
+    cause text COLLATE "C" NOT NULL
+  );
+  CREATE INDEX waiting_due ON waiting (lane, run_at) WHERE cause = 'due';
+  CREATE INDEX waiting_of_key ON waiting (key, rank, run_at, id) WHERE key IS NOT NULL;
+  CREATE INDEX waiting_deadline ON waiting (deadline) WHERE deadline IS NOT NULL;
+  CREATE TABLE ready (
+    n bigint NOT NULL, run_at bigint NOT NULL, deadline bigint, updated_at bigint NOT NULL, started_at bigint,
+    lane int NOT NULL, rank int NOT NULL, version int NOT NULL, run int NOT NULL, tries int NOT NULL,
+    token int NOT NULL, key_max int, noted int NOT NULL,
+    id text COLLATE "C" NOT NULL, state text COLLATE "C" NOT NULL, detail text COLLATE "C", key text COLLATE "C",
+    PRIMARY KEY (lane, rank, run_at, id)
+  );
+  CREATE INDEX ready_deadline ON ready (deadline) WHERE deadline IS NOT NULL;
+  CREATE TABLE leases (
+    n bigint NOT NULL, run_at bigint NOT NULL, deadline bigint, started_at bigint NOT NULL, updated_at bigint NOT NULL,
+    heartbeat_at bigint NOT NULL, until bigint NOT NULL,
+    lane int NOT NULL, rank int NOT NULL, version int NOT NULL, run int NOT NULL, tries int NOT NULL,
+    token int NOT NULL, key_max int, capped int NOT NULL, cancel int NOT NULL, blocked int NOT NULL,
+    id text COLLATE "C" PRIMARY KEY, key text COLLATE "C", worker text COLLATE "C" NOT NULL
+  );
+  CREATE INDEX leases_of_lane ON leases (lane);
+
+  -- One row for each place taken under a key, and under a cap by a job that was ended from outside, until the time given.
+  CREATE TABLE slots (
+    scope text COLLATE "C" NOT NULL, job text COLLATE "C" NOT NULL, token int NOT NULL, until bigint,
+    PRIMARY KEY (scope, job, token)
+  );
+  CREATE INDEX slots_ended ON slots (until) WHERE until IS NOT NULL;
+  CREATE INDEX slots_of_ended ON slots (job) WHERE until IS NOT NULL;
+
+  CREATE TABLE keys (
+    hash text COLLATE "C" PRIMARY KEY, service text COLLATE "C" NOT NULL, type text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL, max_active int NOT NULL, max_queued int NOT NULL, when_full text COLLATE "C" NOT NULL,
+    takeovers int NOT NULL, outcome text COLLATE "C", outcome_at bigint
+  );
+  CREATE INDEX keys_by_use ON keys (outcome_at);
+  CREATE INDEX keys_by_name ON keys (key);
+
+  CREATE TABLE records (
+    id text COLLATE "C" PRIMARY KEY, version int NOT NULL, body text COLLATE "C" NOT NULL, expires_at bigint
+  );
+  CREATE INDEX records_expiry ON records (expires_at) WHERE expires_at IS NOT NULL;
+
+  -- Rows of these tables come and go with every job, so that they are swept early.
+  ALTER TABLE ready SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
+  ALTER TABLE leases SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
+  ALTER TABLE waiting SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
+  ALTER TABLE slots SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
+  `,
+];

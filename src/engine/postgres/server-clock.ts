@@ -1,0 +1,39 @@
+/**
+ * The server's clock as this process knows it: its own monotonic clock, set by what the server said.
+ */
+
+/** How long a good reading is trusted before a worse one may replace it: clocks drift apart slowly. */
+const trustMs = 60_000;
+
+export class ServerClock {
+  /** What to add to the monotonic clock. */
+  #offset = Date.now() - performance.now();
+  /** How far off the reading may be, and when it was taken. */
+  #uncertainty = Number.POSITIVE_INFINITY;
+  #takenAt = Number.NEGATIVE_INFINITY;
+  #latest = 0;
+
+  monotonic(): number {
+    return performance.now();
+  }
+
+  /** The server's time; it never goes back by little steps of adjustment. */
+  now(): number {
+    this.#latest = Math.max(this.#latest, Math.floor(performance.now() + this.#offset));
+    return this.#latest;
+  }
+
+  /** Takes a reading: what the server said to a question that was sent at a time of the monotonic clock. */
+  learn(server: number, sentAt: number): void {
+    const receivedAt = performance.now();
+    const uncertainty = (receivedAt - sentAt) / 2;
+    const isOld = receivedAt - this.#takenAt > trustMs;
+    if (uncertainty >= this.#uncertainty && !isOld) return;
+    const offset = server - (sentAt + receivedAt) / 2;
+    // A clock that was set back is believed.
+    if (isOld && offset < this.#offset) this.#latest = 0;
+    this.#offset = offset;
+    this.#uncertainty = uncertainty;
+    this.#takenAt = receivedAt;
+  }
+}

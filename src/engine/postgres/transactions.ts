@@ -1,0 +1,105 @@
+/**
+ * Carries out operations in transactions: again where others got in the way, and afterwards tells what was done
+ * and does what had to be left.
+ */
+import { randomBytes } from "node:crypto";
+import type { StoreError } from "../errors.js";
+import { promoteKey } from "../sql/slim.js";
+import type { Step } from "../sql/statement.js";
+import { type Database, run } from "./driver.js";
+import { isOfOneItem, isPassing } from "./faults.js";
+import { newTransaction, type PostgresTransaction } from "./transaction.js";
+
+/** How often a transaction is carried out while others keep getting in its way. */
+const triesMax = 10;
+
+/** An operation that is begun anew each time that it is carried out. */
+export type Operation<Value> = (tx: PostgresTransaction) => Step<Value>;
+
+export class Transactions {
+  readonly #database: Database;
+  readonly #lanes: Map<string, number>;
+  readonly #onWoke: (woke: PostgresTransaction["woke"]) => void;
+  readonly #background = new Set<Promise<unknown>>();
+  readonly #idStart = randomBytes(9).toString("hex");
+  #idCount = 0;
+
+  constructor(
+    database: Database,
+    lanes: Map<string, number>,
+    onWoke: (woke: PostgresTransaction["woke"]) => void,
+  ) {
+    this.#database = database;
+    this.#lanes = lanes;
+    this.#onWoke = onWoke;
+  }
+
+  /** What an operation begins with. */
+  begin(now: number): PostgresTransaction {
+    const eventId = () => `${this.#idStart}${(this.#idCount++).toString(36)}`;
+    return newTransaction({ now, eventId, lanes: this.#lanes });
+  }
+
+  /** Carries out an operation once. What it throws is as the driver gave it. */
+  async once<Value>(operation: Operation<Value>): Promise<Value> {
+    const { tx, value } = await this.#database.transaction(async (session, now) => {
+      const begun = this.begin(now);
+      return { tx: begun, value: await run(session, operation(begun)) };
+    });
+    this.after(tx);
+    return value;
+  }
+
+  /** Carries out an operation that is a single statement, which needs no transaction around it. */
+  async statement<Value>(operation: Operation<Value>): Promise<Value> {
+    const tx = this.begin(this.#database.now());
+    const value = await this.#database.run(operation(tx));
+    this.after(tx);
+    return value;
+  }
+
+  /** Carries out an operation, again if others got in its way. */
+  async again<Value>(operation: Operation<Value>): Promise<Value> {
+    for (let tries = 1; ; tries++) {
+      try {
+        return await this.once(operation);
+      } catch (error) {
+        if (tries === triesMax || !isPassing(error)) throw error;
+      }
+    }
+  }
+
+  /** Like `again`; what cannot be carried out is the item's own fault, or the store's, which is thrown. */
+  async alone<Value>(
+    operation: Operation<Value>,
+  ): Promise<{ readonly value: Value } | { readonly fault: StoreError }> {
+    try {
+      return { value: await this.again(operation) };
+    } catch (error) {
+      const fault = this.#database.storeError(error);
+      if (isOfOneItem(error)) return { fault };
+      throw fault;
+    }
+  }
+
+  /** Tells what a committed transaction did, and does what it had to leave. */
+  after({ woke, late }: PostgresTransaction): void {
+    this.#onWoke(woke);
+    if (late.size > 0) this.#keep(this.#promote([...late]));
+  }
+
+  /** Waits for what was left to do. */
+  async idle(): Promise<void> {
+    while (this.#background.size > 0) await Promise.all(this.#background);
+  }
+
+  /** Lets the next jobs of keys in. A key that is locked again is left to a later sweep. */
+  async #promote(keys: readonly string[]): Promise<void> {
+    for (const key of keys) await this.again((tx) => promoteKey(tx, key));
+  }
+
+  #keep(work: Promise<unknown>): void {
+    const done = work.catch(() => {}).finally(() => this.#background.delete(done));
+    this.#background.add(done);
+  }
+}

@@ -1,0 +1,137 @@
+/**
+ * Wake-ups between processes: a notification that is sent after the commit it tells of, and a connection that listens.
+ * Hints may be lost, so that everybody who waits also looks from time to time.
+ */
+import { randomBytes } from "node:crypto";
+import type { Client } from "pg";
+import type { Clock } from "../clock.js";
+import type { WakeTopic } from "../engine.js";
+
+/** How long to wait before a lost connection is made again, at first and at most. */
+const reconnectMinMs = 500;
+const reconnectMaxMs = 30_000;
+
+const topics: readonly WakeTopic[] = ["ready", "ended", "cancel"];
+
+/** What the wake-ups need. */
+export interface WakeOptions {
+  readonly clock: Clock;
+  readonly channel: string;
+  /** Makes a connection that nobody else uses. */
+  readonly connect: () => Client;
+  /** Sends a notification. */
+  readonly notify: (channel: string, payload: string) => Promise<void>;
+}
+
+export class Wake {
+  /** Who sends, so that nobody is woken by a notification of its own. */
+  readonly #sender = randomBytes(6).toString("hex");
+  readonly #options: WakeOptions;
+  readonly #listeners: { readonly [Topic in WakeTopic]: Set<() => void> } = {
+    ready: new Set(),
+    ended: new Set(),
+    cancel: new Set(),
+  };
+  readonly #pending = new Set<WakeTopic>();
+  #isSending = false;
+  #client: Client | null = null;
+  #isListening = false;
+  #reconnectMs = reconnectMinMs;
+  #isClosed = false;
+  #callOff: (() => void) | undefined;
+
+  constructor(options: WakeOptions) {
+    this.#options = options;
+  }
+
+  /** Calls back on hints of a topic; gives the way to stop. */
+  listen(topic: WakeTopic, on: () => void): () => void {
+    const call = () => on();
+    this.#listeners[topic].add(call);
+    if (!this.#isListening) {
+      this.#isListening = true;
+      void this.#connect();
+    }
+    return () => {
+      this.#listeners[topic].delete(call);
+    };
+  }
+
+  /** Tells this process at once, and others with the next notification: one is under way at a time. */
+  hint(woke: { readonly [Topic in WakeTopic]: boolean }): void {
+    for (const topic of topics) {
+      if (!woke[topic]) continue;
+      this.#call(topic);
+      this.#pending.add(topic);
+    }
+    if (this.#pending.size > 0) void this.#send();
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    this.#callOff?.();
+    const client = this.#client;
+    this.#client = null;
+    await client?.end().catch(() => {});
+  }
+
+  #call(topic: WakeTopic): void {
+    for (const call of this.#listeners[topic]) call();
+  }
+
+  async #send(): Promise<void> {
+    if (this.#isSending) return;
+    this.#isSending = true;
+    const { channel, notify } = this.#options;
+    while (this.#pending.size > 0 && !this.#isClosed) {
+      const payload = [this.#sender, ...this.#pending].join(" ");
+      this.#pending.clear();
+      // A notification that cannot be sent is a hint lost, no more.
+      await notify(channel, payload).catch(() => {});
+    }
+    this.#isSending = false;
+  }
+
+  async #connect(): Promise<void> {
+    if (this.#isClosed) return;
+    const client = this.#options.connect();
+    this.#client = client;
+    client.on("notification", ({ payload = "" }) => this.#heard(payload));
+    client.on("error", () => this.#lost(client));
+    client.on("end", () => this.#lost(client));
+    try {
+      await client.connect();
+      await client.query(`LISTEN "${this.#options.channel}"`);
+      // The connection waits for others, and keeps no process alive.
+      unref(client);
+      if (this.#isClosed) return await client.end();
+      this.#reconnectMs = reconnectMinMs;
+      // Something may have happened while nobody listened.
+      for (const topic of topics) this.#call(topic);
+    } catch {
+      this.#lost(client);
+    }
+  }
+
+  #heard(payload: string): void {
+    const [sender, ...woke] = payload.split(" ");
+    if (sender === this.#sender) return;
+    for (const topic of topics) if (woke.includes(topic)) this.#call(topic);
+  }
+
+  #lost(client: Client): void {
+    if (this.#client !== client || this.#isClosed) return;
+    this.#client = null;
+    void client.end().catch(() => {});
+    this.#callOff = this.#options.clock.after(this.#reconnectMs, () => void this.#connect());
+    this.#reconnectMs = Math.min(this.#reconnectMs * 2, reconnectMaxMs);
+  }
+}
+
+/** Lets the process end while a connection is open. */
+function unref(client: Client): void {
+  const { connection } = client as unknown as {
+    connection?: { stream?: { unref?: () => void } };
+  };
+  connection?.stream?.unref?.();
+}

@@ -1,0 +1,268 @@
+/**
+ * Writing to the PostgreSQL store. Calls become batches, each kind on its own, so that what may wait for a lock
+ * (keys, records, leases that others hold) never holds up what does not. A batch is one transaction;
+ * what fails in it is tried alone.
+ */
+import { type BatchAnswer, Batcher } from "../batching.js";
+import {
+  type AppendOutcome,
+  batchMax,
+  type Change,
+  type ClaimAnswer,
+  type ClaimAsk,
+  type HeldLease,
+  type RenewOutcome,
+} from "../engine.js";
+import type { RecordWrite, SwapOutcome } from "../record.js";
+import { appendChange, noteChange, settleChange } from "../sql/append.js";
+import { versionOf } from "../sql/caps.js";
+import { flatChange } from "../sql/change.js";
+import { plainCreate, plainEnd } from "../sql/plain.js";
+import { swapRecord } from "../sql/records.js";
+import type { Step } from "../sql/statement.js";
+import { claimJobs } from "./claim.js";
+import type { Database } from "./driver.js";
+import { isOfOneItem } from "./faults.js";
+import { pruneDeleted } from "./feed.js";
+import { type LaneParts, Lanes } from "./lanes.js";
+import { renewLeases } from "./lease.js";
+import { createPlain } from "./plain-create.js";
+import { endPlain } from "./plain-end.js";
+import type { PostgresTransaction } from "./transaction.js";
+import { Transactions } from "./transactions.js";
+
+/** How often a claim with places to spare looks for keys whose next job was not let in. */
+const sweepEveryMs = 5_000;
+
+/** Calls of one kind, each a list of items with a list of answers. */
+type Calls<Item, Answer> = Batcher<readonly Item[], readonly Answer[]>;
+
+/** Answers for the calls of a batch. */
+type Answers<Answer> = readonly BatchAnswer<readonly Answer[]>[];
+
+/** Carries out one item. */
+type Perform<Item, Answer> = (tx: PostgresTransaction, item: Item) => Step<Answer>;
+
+export class Writer {
+  readonly #database: Database;
+  readonly #lanes: Lanes;
+  readonly #transactions: Transactions;
+  readonly #creates: Calls<Change, AppendOutcome>;
+  readonly #ends: Calls<Change, AppendOutcome>;
+  readonly #appends: Calls<Change, AppendOutcome>;
+  readonly #settles: Calls<Change, AppendOutcome>;
+  readonly #notes: Calls<Change, boolean>;
+  readonly #renewals: Calls<HeldLease, RenewOutcome>;
+  /** The last claim found fewer jobs than it asked for. */
+  #isIdle = false;
+  #sweptAt = Number.NEGATIVE_INFINITY;
+  /** What was asked and has no answer yet. */
+  readonly #underWay = new Set<Promise<unknown>>();
+
+  constructor(database: Database, onWoke: (woke: PostgresTransaction["woke"]) => void) {
+    this.#database = database;
+    this.#lanes = new Lanes(database);
+    this.#transactions = new Transactions(database, this.#lanes.numbers, onWoke);
+    this.#creates = calls((batch) => this.#createBatch(batch));
+    this.#ends = calls((batch) => this.#endBatch(batch));
+    this.#appends = calls((batch) => this.#appendBatch(batch, appendOne));
+    this.#settles = calls((batch) => this.#appendBatch(batch, settleOne));
+    this.#notes = calls((batch) => this.#noteBatch(batch));
+    this.#renewals = calls((batch) => this.#renewBatch(batch));
+  }
+
+  /** Creates plain jobs. */
+  create(changes: readonly Change[]): Promise<readonly AppendOutcome[]> {
+    return this.#withLanes(lanesOf(changes), () => this.#creates.call(changes));
+  }
+
+  /** Appends changes of any kind. */
+  append(changes: readonly Change[]): Promise<readonly AppendOutcome[]> {
+    return this.#withLanes(lanesOf(changes), () => this.#appends.call(changes));
+  }
+
+  /** Ends jobs under their tokens. */
+  end(changes: readonly Change[]): Promise<readonly AppendOutcome[]> {
+    return this.#track(this.#ends.call(changes));
+  }
+
+  /** Settles attempts in any way. */
+  settle(changes: readonly Change[]): Promise<readonly AppendOutcome[]> {
+    return this.#track(this.#settles.call(changes));
+  }
+
+  /** Stores notes. */
+  note(notes: readonly Change[]): Promise<readonly boolean[]> {
+    return this.#track(this.#notes.call(notes));
+  }
+
+  /** Extends leases. */
+  renew(held: readonly HeldLease[]): Promise<readonly RenewOutcome[]> {
+    return this.#track(this.#renewals.call(held));
+  }
+
+  /** Compares and sets each record on its own. */
+  swap(writes: readonly RecordWrite[]): Promise<readonly SwapOutcome[]> {
+    const swapOne = (write: RecordWrite) => this.#transactions.again((tx) => swapRecord(tx, write));
+    return this.#track(Promise.all(writes.map(swapOne)));
+  }
+
+  /** Claims jobs. */
+  claim(ask: ClaimAsk): Promise<ClaimAnswer> {
+    const lanes = ask.lanes.map((lane) => ({ ...lane, typeVersion: versionOf(lane) }));
+    return this.#withLanes(lanes, async () => {
+      const now = performance.now();
+      const sweep = this.#isIdle && now - this.#sweptAt >= sweepEveryMs;
+      if (sweep) this.#sweptAt = now;
+      const answer = await this.#transactions.again((tx) => claimJobs(tx, ask, sweep));
+      this.#isIdle = answer.jobs.length < ask.limit;
+      return answer;
+    });
+  }
+
+  /** Forgets what is old. */
+  prune(before: number): Promise<number> {
+    return this.#track(this.#transactions.again((tx) => pruneDeleted(tx.now, before)));
+  }
+
+  /** Waits for everything that was asked. */
+  async idle(): Promise<void> {
+    while (this.#underWay.size > 0) await Promise.allSettled(this.#underWay);
+    await this.#transactions.idle();
+  }
+
+  /** Goes on at once where the lanes are known, as they are but for the first time. */
+  #withLanes<Value>(lanes: readonly LaneParts[], go: () => Promise<Value>): Promise<Value> {
+    const stored = this.#lanes.ensure(lanes);
+    return this.#track(stored === null ? go() : stored.then(go));
+  }
+
+  /** Remembers a call until it is answered; its faults become the store's. */
+  #track<Value>(work: Promise<Value>): Promise<Value> {
+    const answered = work.then(
+      (value) => {
+        this.#underWay.delete(answered);
+        return value;
+      },
+      (error: unknown) => {
+        this.#underWay.delete(answered);
+        throw this.#database.storeError(error);
+      },
+    );
+    this.#underWay.add(answered);
+    return answered;
+  }
+
+  /** Plain creates of many callers are one statement. */
+  async #createBatch(batch: readonly (readonly Change[])[]): Promise<Answers<AppendOutcome>> {
+    const items = batch.flat().map(plainCreate);
+    try {
+      const stored = await this.#transactions.statement((tx) => createPlain(tx, items));
+      return parted(batch, stored);
+    } catch (error) {
+      if (!isOfOneItem(error)) throw error;
+    }
+    return this.#appendApart(batch, appendOne);
+  }
+
+  /** Plain outcomes go together; what the batch could not take is looked at alone. */
+  async #endBatch(batch: readonly (readonly Change[])[]): Promise<Answers<AppendOutcome>> {
+    const items = batch.flat().map(plainEnd);
+    let ended: readonly (AppendOutcome | null)[] = [];
+    try {
+      ended = await this.#transactions.again((tx) => endPlain(tx, items));
+    } catch (error) {
+      if (!isOfOneItem(error)) throw error;
+    }
+    return this.#appendApart(batch, settleOne, ended);
+  }
+
+  async #appendBatch(
+    batch: readonly (readonly Change[])[],
+    perform: Perform<Change, AppendOutcome>,
+  ): Promise<Answers<AppendOutcome>> {
+    const changes = batch.flat();
+    if (changes.length === 1) return this.#appendApart(batch, perform);
+    try {
+      return parted(batch, await this.#transactions.once((tx) => each(tx, changes, perform)));
+    } catch (error) {
+      if (!isOfOneItem(error)) throw error;
+    }
+    return this.#appendApart(batch, perform);
+  }
+
+  /** Each change that has no outcome yet gets a transaction of its own, so that only what is at fault fails. */
+  async #appendApart(
+    batch: readonly (readonly Change[])[],
+    perform: Perform<Change, AppendOutcome>,
+    known: readonly (AppendOutcome | null)[] = [],
+  ): Promise<Answers<AppendOutcome>> {
+    const outcomes: AppendOutcome[] = [];
+    for (const [index, change] of batch.flat().entries()) {
+      const outcome = known[index];
+      if (outcome) {
+        outcomes.push(outcome);
+        continue;
+      }
+      const done = await this.#transactions.alone((tx) => perform(tx, change));
+      outcomes.push("fault" in done ? { outcome: "faulted", error: done.fault } : done.value);
+    }
+    return parted(batch, outcomes);
+  }
+
+  async #noteBatch(batch: readonly (readonly Change[])[]): Promise<Answers<boolean>> {
+    const notes = batch.flat();
+    return parted(batch, await this.#transactions.again((tx) => each(tx, notes, noteOne)));
+  }
+
+  async #renewBatch(batch: readonly (readonly HeldLease[])[]): Promise<Answers<RenewOutcome>> {
+    const held = batch.flat();
+    return parted(batch, await this.#transactions.again((tx) => renewLeases(tx, held)));
+  }
+}
+
+/** Gathers calls of one kind into batches. */
+function calls<Item, Answer>(
+  send: (batch: readonly (readonly Item[])[]) => Promise<Answers<Answer>>,
+): Calls<Item, Answer> {
+  return new Batcher(send, { weightMax: batchMax, weigh: (items) => items.length });
+}
+
+const appendOne: Perform<Change, AppendOutcome> = (tx, change) =>
+  appendChange(tx, flatChange(change));
+const settleOne: Perform<Change, AppendOutcome> = (tx, change) =>
+  settleChange(tx, flatChange(change));
+const noteOne: Perform<Change, boolean> = (tx, note) => noteChange(tx, flatChange(note));
+
+function* each<Item, Answer>(
+  tx: PostgresTransaction,
+  items: readonly Item[],
+  perform: Perform<Item, Answer>,
+): Step<readonly Answer[]> {
+  const answers: Answer[] = [];
+  for (const item of items) answers.push(yield* perform(tx, item));
+  return answers;
+}
+
+/** Gives each call of a batch the answers to its own items. */
+function parted<Item, Answer>(
+  batch: readonly (readonly Item[])[],
+  answers: readonly Answer[],
+): Answers<Answer> {
+  let next = 0;
+  return batch.map((items) => {
+    const start = next;
+    next += items.length;
+    return { answer: answers.slice(start, next) };
+  });
+}
+
+/** The lanes of the jobs that changes create. */
+function lanesOf(changes: readonly Change[]): readonly LaneParts[] {
+  const lanes: LaneParts[] = [];
+  for (const { event, follow } of changes) {
+    if (event.name === "created") lanes.push(event);
+    if (follow) lanes.push(...lanesOf(follow));
+  }
+  return lanes;
+}
