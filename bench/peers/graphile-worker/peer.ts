@@ -1,6 +1,5 @@
 // The peer graphile-worker: a job queue on PostgreSQL. It deletes a job that completes.
 import { Logger, makeWorkerUtils } from "graphile-worker";
-import { Pool } from "pg";
 import { verify } from "../../bench.js";
 import { payloadOf, payloadsBetween } from "../../payload.js";
 import { stagedRounds } from "../../rounds.js";
@@ -30,13 +29,15 @@ export const graphileWorkerPeer: Peer = {
 };
 
 async function openStage(url: string): Promise<Stage> {
-  const pool = new Pool({ connectionString: url });
-  const workerUtils = await makeWorkerUtils({ pgPool: pool, logger: silent });
+  const workerUtils = await makeWorkerUtils({ connectionString: url, logger: silent });
   await workerUtils.migrate();
   let created = 0;
 
   async function unfinished(): Promise<number> {
-    return (await pool.query<{ count: number }>(countJobs)).rows[0]?.count ?? 0;
+    const { rows } = await workerUtils.withPgClient((client) =>
+      client.query<{ count: number }>(countJobs),
+    );
+    return rows[0]?.count ?? 0;
   }
 
   return {
@@ -55,9 +56,6 @@ async function openStage(url: string): Promise<Stage> {
       const [found, expected] = [await unfinished(), fate === "ended" ? 0 : created];
       verify(found === expected, () => `graphile-worker: ${found} jobs wait, not ${expected}`);
     },
-    async close() {
-      await workerUtils.release();
-      await pool.end();
-    },
+    close: async () => workerUtils.release(),
   };
 }

@@ -13,6 +13,7 @@ export const openHost: HostOpener = async (url, onEntry) => {
   const pool = new Pool({ connectionString: url, max: concurrentJobs + 2 });
   // A connection that breaks fails the statement on it, which is told.
   pool.on("error", () => undefined);
+  pool.on("connect", (client) => client.on("error", () => undefined));
   await pool.query("SELECT 1");
   let runner: Awaited<ReturnType<typeof run>> | undefined;
   return {
