@@ -4,11 +4,18 @@ import type { Sizes } from "./sizes.js";
 import type { Workspace } from "./workspace.js";
 
 /** The engines of Millrace that can be measured. */
-export const engineNames = ["file", "memory"] as const;
+export const engineNames = ["file", "memory", "postgres"] as const;
 export type EngineName = (typeof engineNames)[number];
 
 /** Everything that is measured, in the order of the table's columns. */
-export const systemNames = ["millrace", "bare", "plainjob", "bullmq"] as const;
+export const systemNames = [
+  "millrace",
+  "bare",
+  "plainjob",
+  "bullmq",
+  "graphile-worker",
+  "pg-boss",
+] as const;
 export type SystemName = (typeof systemNames)[number];
 
 /** One cell of the table: a system's value in a row. */
@@ -21,7 +28,12 @@ export interface CellName {
 export type Target =
   /** A share of another cell's value; at lower-is-better rows of its inverse. */
   | { readonly kind: "share"; readonly of: CellName; readonly atLeast: number }
+  /** The same of whichever peer is best in this row. */
+  | { readonly kind: "best-peer"; readonly atLeast: number }
   | { readonly kind: "below"; readonly limit: number };
+
+/** The targets by engine; on an engine that is not named there are none. */
+export type Targets = Readonly<Partial<Record<EngineName, readonly Target[]>>>;
 
 /** One line of the table. */
 export interface Row {
@@ -32,7 +44,7 @@ export interface Row {
   readonly shows: string;
   /** What every system's ratio in this row refers to. */
   readonly base?: CellName;
-  readonly targets: readonly Target[];
+  readonly targets: Targets;
 }
 
 /** The values of one round by the name of their row. */

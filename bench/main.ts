@@ -1,14 +1,13 @@
-// The benchmark: measures Millrace, bare SQLite and the peers that are installed, in one run on one
+// The benchmark: measures Millrace, bare SQL and the peers that are installed, in one run on one
 // machine, verifies what it counted, and prints one table. `npm run bench -- --help` tells the rest.
 import { writeFileSync } from "node:fs";
 import { cpus } from "node:os";
-import { bareSettings } from "./bare.js";
-import type { Bench, Measure } from "./bench.js";
+import { bareOf } from "./bare/bare.js";
+import { type Bench, engineNames, type Measure } from "./bench.js";
 import { allMeasures, measureNames } from "./measures/all.js";
 import { type Options, OptionsError, parseOptions } from "./options.js";
-import { findBullmq } from "./peers/bullmq.js";
+import { findPeers } from "./peers/find.js";
 import type { Peer } from "./peers/peer.js";
-import { findPlainjob } from "./peers/plainjob.js";
 import { reportRows, reportTable } from "./report.js";
 import { type Results, runMeasures } from "./run.js";
 import { fullSizes, keyCount, quickSizes, shortRounds, workerConcurrency } from "./sizes.js";
@@ -18,19 +17,21 @@ const exitCodes = { failed: 1, wrongOptions: 2, interrupted: 130 } as const;
 
 const engineNote = {
   file: "engine file, WAL, synchronous=FULL; one worker process",
+  postgres:
+    "engine postgres, fsync and synchronous_commit on, a server that the run starts and all systems share; worker processes",
   memory: "engine memory, nothing is durable and no target applies; a worker in the same process",
 } as const;
 
 const help = `npm run bench -- [options]
 
-  --engine file|memory  the engine of Millrace (default file)
+  --engine NAME         the engine of Millrace: ${engineNames.join(", ")} (default file)
   --only name,name      only these measures: ${measureNames.join(", ")}
   --quick               smaller amounts: numbers are rougher
   --json FILE           also write a row per number: engine, system, measure, unit, value, ratio
   --help                this text
 
 Everything happens in a temporary folder (TMPDIR chooses where), which is removed at the end.
-A ratio is to bare SQLite, and in the -1m rows to the same on an empty file; above 1 is better.
+A ratio is to bare SQL, and in rows that a full store or a limit slows down to the same without; above 1 is better.
 The exit code is 0 unless a verification fails, whether or not the targets are met.`;
 
 async function main(options: Options): Promise<void> {
@@ -38,7 +39,7 @@ async function main(options: Options): Promise<void> {
   const workspace = new Workspace();
   closeOnSignals(workspace);
   try {
-    const peers = [await findPlainjob(), await findBullmq()];
+    const peers = await findPeers(options.engine);
     const bench: Bench = {
       engine: options.engine,
       sizes: options.quick ? quickSizes : fullSizes,
@@ -66,19 +67,24 @@ function notes(
 ): string {
   const lines = [
     `Node ${process.version}, ${cpus().length} cores. Contenders take turns, and each number is the median of its rounds (${shortRounds} for short measures): the machine may be noisy, so trust ratios more than rates.`,
-    `millrace: ${engineNote[engine]} of concurrency ${workerConcurrency}; whole history kept, and read and folded again after each round. Keyed: ${keyCount} keys, one active each. -1m: ${sizes.keptJobs.toLocaleString("en-US")} finished jobs kept.`,
-    `bare: ${bareSettings}.`,
+    `Every contender warms up in the processes and the store that are timed then: ${count(sizes.warmUpSequentialJobs)} creates one after the other, ${count(sizes.warmUpJobs)} concurrent or in bulk, or ${count(sizes.warmUpJobs)} jobs drained (plainjob fewer).`,
+    `millrace: ${engineNote[engine]} of concurrency ${workerConcurrency}; whole history kept, and read and folded again after each round. Keyed: ${keyCount} keys, one active each. -1m: ${count(sizes.keptJobs)} finished jobs kept; -waiting: ${count(sizes.waitingJobs)} jobs in another queue.`,
+    `bare: ${bareOf[engine].settings}.`,
     ...peers.map((peer) =>
       peer.present
         ? `${peer.system}: ${peer.settings}.`
         : `${peer.system}: absent, ${peer.reason}.`,
     ),
-    ...left.map(({ name }) => `${name}: left out, it needs the engine file.`),
+    ...left.map(({ name }) => `${name}: left out on this engine.`),
     ...(workspace.isInMemory
       ? [`Warning: ${workspace.folder} lies in memory, where fsync costs nothing. Set TMPDIR.`]
       : []),
   ];
   return lines.join("\n");
+}
+
+function count(amount: number): string {
+  return amount.toLocaleString("en-US");
 }
 
 function writeJson(file: string, results: Results, { engine }: Options): void {

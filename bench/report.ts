@@ -20,6 +20,7 @@ export interface ReportRow {
   readonly ratio: number | null;
 }
 
+const peerNames = systemNames.filter((system) => system !== "millrace" && system !== "bare");
 const columnGap = "  ";
 const nothing = "–";
 
@@ -47,7 +48,7 @@ export function reportTable(results: Results, engine: EngineName): string {
     row.unit,
     format(results.value({ system: "millrace", row: row.name })),
     ...others.flatMap((system) => comparison(results, row, system)),
-    engine === "file" ? row.targets.map((target) => verdict(results, row, target)).join("; ") : "",
+    (row.targets[engine] ?? []).map((target) => verdict(results, row, target)).join("; "),
     row.shows,
   ]);
   return align([[...head, "target: reached", "shows"], ...lines], head.length);
@@ -69,8 +70,20 @@ function verdict(results: Results, row: Row, target: Target): string {
     case "share": {
       const reached = results.ratio(row, ours, target.of);
       const { system, row: otherRow } = target.of;
-      const of = system === "millrace" ? otherRow : system;
+      const of =
+        system === "millrace" ? otherRow : otherRow === row.name ? system : `${system} ${otherRow}`;
       return judge(`≥ ${target.atLeast} of ${of}`, reached, (value) => value >= target.atLeast);
+    }
+    case "best-peer": {
+      const reached = peerNames
+        .map((system) => results.ratio(row, ours, { system, row: row.name }))
+        .filter((ratio) => ratio !== undefined);
+      const lowest = reached.length > 0 ? Math.min(...reached) : undefined;
+      return judge(
+        `≥ ${target.atLeast} of the best peer`,
+        lowest,
+        (value) => value >= target.atLeast,
+      );
     }
     case "below": {
       const reached = results.value(ours);

@@ -2,6 +2,10 @@
 
 /** The amounts of a run. Slow systems get fewer jobs, so that rounds stay close in time. */
 export interface Sizes {
+  /** Jobs that every contender creates or runs before its timed part: a fresh process is slow at first. */
+  readonly warmUpJobs: number;
+  /** The same where they are created one after the other. */
+  readonly warmUpSequentialJobs: number;
   readonly drainJobs: number;
   readonly drainKeyedJobs: number;
   readonly createConcurrentJobs: number;
@@ -11,6 +15,8 @@ export interface Sizes {
   readonly idleMs: number;
   /** Finished jobs that the file of the `-1m` measures keeps. */
   readonly keptJobs: number;
+  /** Jobs that wait in another queue in the `-waiting` measure. */
+  readonly waitingJobs: number;
   readonly bareClaimJobs: number;
   readonly bareSingleRows: number;
   readonly bareBatchedRows: number;
@@ -18,10 +24,16 @@ export interface Sizes {
   readonly plainjobCreateJobs: number;
   readonly bullmqDrainJobs: number;
   readonly bullmqCreateJobs: number;
+  readonly postgresPeerConcurrentJobs: number;
+  readonly postgresPeerSequentialJobs: number;
+  /** For a peer that polls, every half second. */
+  readonly pollingPickupSamples: number;
 }
 
 /** The sizes of a full run. */
 export const fullSizes: Sizes = {
+  warmUpJobs: 10_000,
+  warmUpSequentialJobs: 2_000,
   drainJobs: 100_000,
   drainKeyedJobs: 50_000,
   createConcurrentJobs: 50_000,
@@ -30,6 +42,7 @@ export const fullSizes: Sizes = {
   pickupSamples: 300,
   idleMs: 30_000,
   keptJobs: 1_000_000,
+  waitingJobs: 100_000,
   bareClaimJobs: 100_000,
   bareSingleRows: 6_000,
   bareBatchedRows: 300_000,
@@ -37,10 +50,15 @@ export const fullSizes: Sizes = {
   plainjobCreateJobs: 4_000,
   bullmqDrainJobs: 20_000,
   bullmqCreateJobs: 20_000,
+  postgresPeerConcurrentJobs: 10_000,
+  postgresPeerSequentialJobs: 2_000,
+  pollingPickupSamples: 60,
 };
 
 /** The sizes of a quick look. */
 export const quickSizes: Sizes = {
+  warmUpJobs: 5_000,
+  warmUpSequentialJobs: 1_000,
   drainJobs: 20_000,
   drainKeyedJobs: 10_000,
   createConcurrentJobs: 10_000,
@@ -49,6 +67,7 @@ export const quickSizes: Sizes = {
   pickupSamples: 100,
   idleMs: 10_000,
   keptJobs: 100_000,
+  waitingJobs: 20_000,
   bareClaimJobs: 50_000,
   bareSingleRows: 2_000,
   bareBatchedRows: 100_000,
@@ -56,17 +75,22 @@ export const quickSizes: Sizes = {
   plainjobCreateJobs: 1_000,
   bullmqDrainJobs: 5_000,
   bullmqCreateJobs: 5_000,
+  postgresPeerConcurrentJobs: 3_000,
+  postgresPeerSequentialJobs: 1_000,
+  pollingPickupSamples: 10,
 };
 
 /** How many jobs one batched insert or `createMany` carries. */
 export const createBatchSize = 1_000;
-/** How many jobs the bare script claims and completes at once. */
-export const bareClaimBatchSize = 100;
+/** How many jobs the bare scripts claim and complete at once. */
+export const bareClaimBatchSize = { sqlite: 100, postgres: 500 } as const;
 /** How many callers create at the same time. */
 export const concurrentCallers = 50;
 /** How many concurrency keys the keyed jobs spread over. */
 export const keyCount = 1_000;
 /** How many jobs a worker process of Millrace runs at once. */
 export const workerConcurrency = 500;
+/** How many capped jobs may run at once in the whole cluster: more than ever do. */
+export const clusterCap = 2_000;
 /** How often a short measure is repeated; the table shows the median. */
 export const shortRounds = 3;

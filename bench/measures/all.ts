@@ -2,8 +2,8 @@
 import type { Measure } from "../bench.js";
 import type { Peer } from "../peers/peer.js";
 import { createMeasures } from "./create.js";
-import { drainMeasure } from "./drain.js";
-import { drainKeyedMeasure } from "./drain-keyed.js";
+import { drainMeasures } from "./drain.js";
+import { drainLimitedMeasures } from "./drain-limited.js";
 import { idleCpuMeasure } from "./idle-cpu.js";
 import { keptMeasures } from "./kept.js";
 import { loopDelayMeasure } from "./loop-delay.js";
@@ -13,10 +13,10 @@ import { pickupMeasure } from "./pickup.js";
 /** Every measure, with the peers that take part. */
 export function allMeasures(peers: readonly Peer[]): Measure[] {
   return [
-    drainMeasure(peers),
+    ...drainMeasures(peers),
     ...createMeasures(peers),
-    drainKeyedMeasure,
-    pickupMeasure,
+    ...drainLimitedMeasures,
+    pickupMeasure(peers),
     idleCpuMeasure,
     loopDelayMeasure,
     memoryMeasure,

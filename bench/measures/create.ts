@@ -1,80 +1,49 @@
 // Creates: how fast jobs are durably accepted, from one caller, from many, and in bulk.
-import { bareCreateMany, bareCreateSequential } from "../bare.js";
-import { type Bench, engineNames, type Measure } from "../bench.js";
-import { concurrently } from "../concurrently.js";
-import { type BenchJob, createJob, createJobs, type Stage, withStage } from "../millrace/stage.js";
-import { verifyHistories } from "../millrace/verify.js";
+import { engineNames, type Measure, type Targets } from "../bench.js";
 import type { Peer } from "../peers/peer.js";
+import type { Round, Rounds } from "../rounds.js";
 import { concurrentCallers, createBatchSize, shortRounds } from "../sizes.js";
-import { now, ratePerSecond } from "../statistics.js";
-import { contender, peerContenders, rateRow } from "./contenders.js";
+import { allContenders, ofBare, ofBestPeer, rateRow } from "./contenders.js";
 
 /** What a create measure differs in. */
 interface CreateKind {
   readonly name: string;
   readonly shows: string;
-  readonly bareShare: number;
-  readonly bare: (bench: Bench) => Promise<number>;
-  readonly peerRound: Parameters<typeof peerContenders>[2];
-  readonly create: (stage: Stage, bench: Bench) => Promise<readonly BenchJob[]>;
+  readonly targets: Targets;
+  roundOf(rounds: Rounds): Round;
 }
 
 const createKinds: readonly CreateKind[] = [
   {
     name: "create-50",
     shows: `${concurrentCallers} callers, each durable; bare: single-row commits`,
-    bareShare: 8,
-    bare: bareCreateSequential,
-    peerRound: (peer) => peer.createConcurrent,
-    create: (stage, { sizes }) => createBy(concurrentCallers, stage, sizes.createConcurrentJobs),
+    targets: {
+      file: [ofBare("create-50", 8)],
+      postgres: [ofBestPeer(10), ofBare("create-many", 0.2)],
+    },
+    roundOf: (rounds) => rounds.createConcurrent,
   },
   {
     name: "create-1",
     shows: "one caller, each durable; bare: single-row commits",
-    bareShare: 0.5,
-    bare: bareCreateSequential,
-    peerRound: (peer) => peer.createSequential,
-    create: (stage, { sizes }) => createBy(1, stage, sizes.createSequentialJobs),
+    targets: { file: [ofBare("create-1", 0.5)], postgres: [ofBestPeer(2)] },
+    roundOf: (rounds) => rounds.createSequential,
   },
   {
     name: "create-many",
     shows: `batches of ${createBatchSize}, each durable`,
-    bareShare: 0.2,
-    bare: bareCreateMany,
-    peerRound: (peer) => peer.createMany,
-    create: (stage, { sizes }) => createJobs(stage, "plain", sizes.createManyJobs),
+    targets: { file: [ofBare("create-many", 0.2)], postgres: [ofBestPeer(1.3)] },
+    roundOf: (rounds) => rounds.createMany,
   },
 ];
 
-/** Measures creates, beside bare SQLite and the peers. */
+/** Measures creates, beside bare SQL and the peers. */
 export function createMeasures(peers: readonly Peer[]): Measure[] {
-  return createKinds.map((kind) => ({
-    name: kind.name,
+  return createKinds.map(({ name, shows, targets, roundOf }) => ({
+    name,
     engines: engineNames,
     rounds: shortRounds,
-    rows: [rateRow(kind.name, kind.shows, kind.bareShare)],
-    contenders: [
-      contender("bare", kind.name, kind.bare),
-      contender("millrace", kind.name, (bench) => createOnStage(kind, bench)),
-      ...peerContenders(peers, kind.name, kind.peerRound),
-    ],
+    rows: [rateRow(name, shows, targets)],
+    contenders: allContenders(peers, name, roundOf),
   }));
-}
-
-function createOnStage(kind: CreateKind, bench: Bench): Promise<number> {
-  return withStage(bench, async (stage) => {
-    const start = now();
-    const jobs = await kind.create(stage, bench);
-    const rate = ratePerSecond(jobs.length, start);
-    await verifyHistories(stage, jobs, ["created"]);
-    return rate;
-  });
-}
-
-async function createBy(callers: number, stage: Stage, count: number): Promise<BenchJob[]> {
-  const jobs: BenchJob[] = [];
-  await concurrently(count, callers, async (number) => {
-    jobs.push(await createJob(stage, "plain", number));
-  });
-  return jobs;
 }

@@ -1,35 +1,44 @@
 // Idle processor time: what a worker process costs that has nothing to do.
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Bench, Measure } from "../bench.js";
-import { withStage } from "../millrace/stage.js";
-import { withWorker } from "../millrace/worker.js";
+import { millrace } from "../millrace/stage.js";
 import { millisecondsBetween, now } from "../statistics.js";
-import { contender, limitRow } from "./contenders.js";
+import { withStage } from "../stores.js";
+import { type Workers, withWorkers } from "../worker/workers.js";
+import { amountRow, below, contender, storedEngines } from "./contenders.js";
 
 const name = "idle-cpu";
-const limitPercent = 1;
 /** What a process does to start is not part of being idle. */
 const settleMs = 2_000;
 
 /** Measures the share of one core that an idle worker process uses, keeper included. */
 export const idleCpuMeasure: Measure = {
   name,
-  engines: ["file"],
+  engines: storedEngines,
   rounds: 1,
-  rows: [limitRow(name, "% of a core", "idle worker process", limitPercent)],
+  rows: [amountRow(name, "% of a core", "idle worker process", { file: [below(1)] })],
   contenders: [contender("millrace", name, run)],
 };
 
 function run(bench: Bench): Promise<number> {
-  return withStage(bench, (stage) =>
-    withWorker(bench, stage, async (worker) => {
-      await worker.listen();
+  const wish = { processes: 1, watch: "count" } as const;
+  return withStage(bench, millrace, (stage) =>
+    withWorkers(bench, millrace, stage, wish, async (workers) => {
+      await workers.open();
+      await workers.start();
       await sleep(settleMs);
       const start = now();
-      const usedBefore = await worker.processorMs();
+      const usedBefore = await processorMs(workers);
       await sleep(bench.sizes.idleMs);
-      const used = (await worker.processorMs()) - usedBefore;
-      return (100 * used) / millisecondsBetween(start, now());
+      const used = (await processorMs(workers)) - usedBefore;
+      const share = used / millisecondsBetween(start, now());
+      await workers.stop();
+      return 100 * share;
     }),
   );
+}
+
+async function processorMs(workers: Workers): Promise<number> {
+  const usages = await workers.usage();
+  return usages.reduce((sum, usage) => sum + usage.processorMs, 0);
 }

@@ -1,49 +1,51 @@
 // Loop delay: whether Millrace leaves the event loops of its users alone while a backlog drains: that of
 // the process that runs the jobs, and that of another that creates jobs one after the other meanwhile.
 import type { Bench, Measure, Readings } from "../bench.js";
-import { undisturbedHistory } from "../millrace/drain.js";
-import { watchLoopDelay } from "../millrace/loop-delay.js";
-import { createJob, createJobs, type Stage, withStage } from "../millrace/stage.js";
-import { verifyHistories } from "../millrace/verify.js";
-import { withWorker } from "../millrace/worker.js";
+import { drainStage } from "../drain.js";
+import { millrace } from "../millrace/stage.js";
 import { shortRounds } from "../sizes.js";
-import { limitRow } from "./contenders.js";
+import type { Stage } from "../stage.js";
+import { withStage } from "../stores.js";
+import { watchLoopDelay } from "../worker/loop-delay.js";
+import { amountRow, below, storedEngines } from "./contenders.js";
 
 const name = "loop-delay";
 const callerName = "loop-delay-caller";
-const limitMs = 20;
+const limits = { file: [below(20)] } as const;
 
 /** Measures the event loop's delay, in both processes. */
 export const loopDelayMeasure: Measure = {
   name,
-  engines: ["file"],
+  engines: storedEngines,
   rounds: shortRounds,
   rows: [
-    limitRow(name, "ms", "p99 in the worker process in a drain", limitMs),
-    limitRow(callerName, "ms", "p99 in a process that creates meanwhile", limitMs),
+    amountRow(name, "ms", "p99 in the worker process in a drain", limits),
+    amountRow(callerName, "ms", "p99 in a process that creates meanwhile", limits),
   ],
-  contenders: [
-    { system: "millrace", run: (bench) => withStage(bench, (stage) => run(bench, stage)) },
-  ],
+  contenders: [{ system: "millrace", run }],
 };
 
-async function run(bench: Bench, stage: Stage): Promise<Readings> {
-  const jobs = bench.sizes.drainJobs;
-  const created = await createJobs(stage, "plain", jobs);
-  const readings = await withWorker(bench, stage, async (worker) => {
-    let isDraining = true;
-    const delayMs = watchLoopDelay();
-    const drained = worker.drain(jobs).finally(() => {
-      isDraining = false;
-    });
-    const [report] = await Promise.all([drained, createWhile(stage, () => isDraining)]);
-    return { [name]: report.loopDelayMs, [callerName]: delayMs() };
+function run(bench: Bench): Promise<Readings> {
+  return withStage(bench, millrace, async (stage) => {
+    let callerMs = 0;
+    async function meanwhile(drained: Promise<void>): Promise<void> {
+      const loopDelayMs = watchLoopDelay();
+      await createUntil(stage, drained);
+      callerMs = loopDelayMs();
+    }
+    const backlog = { jobs: bench.sizes.drainJobs, meanwhile };
+    const report = await drainStage(bench, millrace, stage, backlog);
+    const workerMs = Math.max(...report.usages.map(({ loopDelayMs }) => loopDelayMs));
+    return { [name]: workerMs, [callerName]: callerMs };
   });
-  await verifyHistories(stage, created, undisturbedHistory);
-  return readings;
 }
 
 /** Nobody handles these jobs, so that they do not count in the drain. */
-async function createWhile(stage: Stage, goesOn: () => boolean): Promise<void> {
-  for (let number = 0; goesOn(); number += 1) await createJob(stage, "unhandled", number);
+async function createUntil(stage: Stage, drained: Promise<void>): Promise<void> {
+  let isDrained = false;
+  const settled = drained.finally(() => {
+    isDrained = true;
+  });
+  for (let number = 0; !isDrained; number += 1) await stage.create(number, "unhandled");
+  await settled;
 }

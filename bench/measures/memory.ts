@@ -1,21 +1,21 @@
 // Memory: the most that a worker process holds while it drains a backlog.
 import type { Measure } from "../bench.js";
-import { drainFresh } from "../millrace/drain.js";
-import { contender, limitRow } from "./contenders.js";
+import { drainFresh } from "../drain.js";
+import { millrace } from "../millrace/stage.js";
+import { amountRow, below, contender, storedEngines } from "./contenders.js";
 
 const name = "memory";
-const limitMb = 200;
 
 /** Measures the memory of a worker process with all its threads. */
 export const memoryMeasure: Measure = {
   name,
-  engines: ["file"],
+  engines: storedEngines,
   rounds: 1,
-  rows: [limitRow(name, "MB", "most of a worker process in a drain", limitMb)],
+  rows: [amountRow(name, "MB", "most of a worker process in a drain", { file: [below(200)] })],
   contenders: [
     contender("millrace", name, async (bench) => {
-      const report = await drainFresh(bench, "plain", bench.sizes.drainJobs);
-      return report.memoryMaxMb;
+      const { usages } = await drainFresh(bench, millrace, { jobs: bench.sizes.drainJobs });
+      return Math.max(...usages.map(({ memoryMaxMb }) => memoryMaxMb));
     }),
   ],
 };

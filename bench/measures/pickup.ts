@@ -1,28 +1,41 @@
 // Pickup: how soon a job starts in another process that has nothing to do.
-import { type Bench, engineNames, type Measure } from "../bench.js";
-import { pickupStage } from "../millrace/pickup.js";
-import { withStage } from "../millrace/stage.js";
+import { type Contender, engineNames, type Measure, type SystemName } from "../bench.js";
+import type { Peer } from "../peers/peer.js";
+import type { Rounds } from "../rounds.js";
 import { shortRounds } from "../sizes.js";
-import { limitRow } from "./contenders.js";
+import { amountRow, below, millraceRounds, ofBestPeer } from "./contenders.js";
 
 const medianName = "pickup-p50";
 const percentile99Name = "pickup-p99";
-const medianLimitMs = 2;
-const percentile99LimitMs = 10;
 
 /** Measures the time from just before a create to the entry of the handler. */
-export const pickupMeasure: Measure = {
-  name: "pickup",
-  engines: engineNames,
-  rounds: shortRounds,
-  rows: [
-    limitRow(medianName, "ms", "call of create to handler, idle worker process", medianLimitMs),
-    limitRow(percentile99Name, "ms", "the same", percentile99LimitMs),
-  ],
-  contenders: [{ system: "millrace", run }],
-};
+export function pickupMeasure(peers: readonly Peer[]): Measure {
+  const shows = "call of create to handler, idle worker process";
+  const postgres = [ofBestPeer(1)];
+  return {
+    name: "pickup",
+    engines: engineNames,
+    rounds: shortRounds,
+    rows: [
+      amountRow(medianName, "ms", shows, { file: [below(2)], postgres }),
+      amountRow(percentile99Name, "ms", "the same", { file: [below(10)], postgres }),
+    ],
+    contenders: [
+      ...contenders("millrace", millraceRounds),
+      ...peers.flatMap((peer) => (peer.present ? contenders(peer.system, peer) : [])),
+    ],
+  };
+}
 
-async function run(bench: Bench) {
-  const report = await withStage(bench, (stage) => pickupStage(bench, stage));
-  return { [medianName]: report.medianMs, [percentile99Name]: report.percentile99Ms };
+function contenders(system: SystemName, { pickup }: Rounds): Contender[] {
+  if (pickup === undefined) return [];
+  return [
+    {
+      system,
+      async run(bench) {
+        const { medianMs, percentile99Ms } = await pickup(bench);
+        return { [medianName]: medianMs, [percentile99Name]: percentile99Ms };
+      },
+    },
+  ];
 }

@@ -1,15 +1,15 @@
 // The jobs that the benchmark runs on Millrace, defined as a user would define them.
-import { defineJob, defineService } from "millrace";
+import { connect, defineJob, defineService } from "millrace";
 import { z } from "zod";
-import { workerConcurrency } from "../sizes.js";
+import { clusterCap, workerConcurrency } from "../sizes.js";
 
 const payload = z.object({ number: z.number(), key: z.string() });
 
 /** How many jobs may wait behind the active one of a key: more than any measure creates. */
 const keyQueueMax = 10_000;
 
-/** A service with a plain job, one whose jobs exclude each other by key, and one that no worker handles. */
-export const benchService = defineService("bench", {
+/** A plain job, one whose jobs exclude each other by key, one with a cap, and one that no worker handles. */
+const benchService = defineService("bench", {
   plain: defineJob({ payload, concurrency: workerConcurrency }),
   keyed: defineJob({
     payload,
@@ -17,8 +17,17 @@ export const benchService = defineService("bench", {
     keyConcurrency: { key: ["/key"], maxActive: 1 },
     queue: { maxQueuedPerKey: keyQueueMax },
   }),
+  capped: defineJob({ payload, concurrency: workerConcurrency, maxActive: clusterCap }),
   unhandled: defineJob({ payload }),
 });
 
 /** The job types of the service. */
 export type JobType = keyof typeof benchService.jobs;
+
+/** Connects to an engine; the service has not been started. */
+export function openService(url: string) {
+  return connect(benchService, { url });
+}
+
+/** A service that is connected to an engine. */
+export type BenchService = Awaited<ReturnType<typeof openService>>;

@@ -1,12 +1,15 @@
-// Makes the file that keeps many finished jobs, once per run, by creating and running them.
+// Makes the store that keeps many finished jobs, once per run, by creating and running them.
 import type { Bench } from "../bench.js";
-import { createJobs, openStage, type Stage } from "./stage.js";
-import { withWorker } from "./worker.js";
+import { drainOnce } from "../drain.js";
+import type { Stage } from "../stage.js";
+import { keptStore } from "../stores.js";
+import { millrace } from "./stage.js";
+import type { BenchJob } from "./verify.js";
 
-const stages = new WeakMap<Bench, Promise<Stage>>();
+const stages = new WeakMap<Bench, Promise<Stage<BenchJob>>>();
 
 /** A store with as many finished jobs as the run's sizes say. */
-export function keptStage(bench: Bench): Promise<Stage> {
+export function keptStage(bench: Bench): Promise<Stage<BenchJob>> {
   const known = stages.get(bench);
   if (known) return known;
   const making = makeKeptStage(bench);
@@ -14,13 +17,11 @@ export function keptStage(bench: Bench): Promise<Stage> {
   return making;
 }
 
-async function makeKeptStage(bench: Bench): Promise<Stage> {
+async function makeKeptStage(bench: Bench): Promise<Stage<BenchJob>> {
   const jobs = bench.sizes.keptJobs;
-  const stage = await openStage(bench, bench.workspace.keptFolder());
-  bench.workspace.undoAtEnd(() => stage.service.stop());
-  bench.progress(`making a file with ${jobs.toLocaleString("en-US")} finished jobs: creating`);
-  await createJobs(stage, "plain", jobs);
-  bench.progress("making that file: running");
-  await withWorker(bench, stage, (worker) => worker.drain(jobs));
+  const stage = await millrace.open(await keptStore(bench));
+  bench.workspace.undoAtEnd(() => stage.close());
+  bench.progress(`making a store with ${jobs.toLocaleString("en-US")} finished jobs`);
+  await drainOnce(bench, millrace, stage, { jobs });
   return stage;
 }

@@ -1,69 +1,40 @@
-// A store of Millrace with a connected service, and the few calls that measures make on it.
-import { join } from "node:path";
-import { connect } from "millrace";
-import type { Bench } from "../bench.js";
+// Millrace as the benchmark sees it: a store with a connected service, and worker processes beside it.
 import { payloadOf, payloadsBetween } from "../payload.js";
-import { createBatchSize } from "../sizes.js";
-import { benchService, type JobType } from "./contract.js";
+import type { Stage, StagedSystem } from "../stage.js";
+import { type BenchService, openService } from "./contract.js";
+import { type BenchJob, verifyHistories } from "./verify.js";
+import { hostOn } from "./worker-host.js";
 
-/** A service that is connected to an engine and has not been started. */
-export type BenchService = Awaited<ReturnType<typeof openService>>;
+/** What the log of a job says that met no trouble. */
+const histories = { waiting: ["created"], ended: ["created", "started", "completed"] } as const;
 
-/** A job that was created on a stage. */
-export type BenchJob = Awaited<ReturnType<typeof createJob>>;
+/** The system that the table is about. */
+export const millrace: StagedSystem<BenchJob> = {
+  name: "millrace",
+  open: async (url) => stageOn(url, await openService(url)),
+  amounts: (sizes) => ({
+    concurrentJobs: sizes.createConcurrentJobs,
+    sequentialJobs: sizes.createSequentialJobs,
+    pickupSamples: sizes.pickupSamples,
+  }),
+};
 
-/** A store and this process's connection to it. */
-export interface Stage {
-  readonly url: string;
-  readonly service: BenchService;
-}
-
-/** Connects to an engine. */
-export function openService(url: string) {
-  return connect(benchService, { url });
-}
-
-/** Connects to a store of the run's engine; a folder holds its file. */
-export async function openStage(bench: Bench, folder: string): Promise<Stage> {
-  const url = bench.engine === "file" ? `file:${join(folder, "jobs.db")}` : "memory:";
-  return { url, service: await openService(url) };
-}
-
-/** Does something on an empty store, which is removed afterwards. */
-export function withStage<Value>(
-  bench: Bench,
-  work: (stage: Stage) => Promise<Value>,
-): Promise<Value> {
-  return bench.workspace.inFreshFolder(async (folder) => {
-    const stage = await openStage(bench, folder);
-    try {
-      return await work(stage);
-    } finally {
-      await stage.service.stop();
-    }
-  });
-}
-
-/** Creates one job, which is durable when the promise resolves. */
-export function createJob({ service }: Stage, type: JobType, number: number) {
-  return service.jobs[type].create(payloadOf(number)).orThrow();
-}
-
-/** Creates many jobs in batches, one after the other. */
-export async function createJobs(stage: Stage, type: JobType, count: number): Promise<BenchJob[]> {
-  const jobs: BenchJob[] = [];
-  for (let from = 0; from < count; from += createBatchSize) {
-    const payloads = payloadsBetween(from, Math.min(from + createBatchSize, count));
-    const batch = payloads.map((payload) => ({ payload }));
-    const results = await stage.service.jobs[type].createMany(batch).orThrow();
-    for (const result of results) jobs.push(result.unwrap());
-  }
-  return jobs;
-}
-
-/** How many jobs that a worker handles have not ended. */
-export async function openJobs(service: BenchService): Promise<number> {
-  const counts = await service.reads.counts({ state: ["pending", "active", "retry"] }).orThrow();
-  const handled = counts.filter(({ type }) => type !== "unhandled");
-  return handled.reduce((sum, { count }) => sum + count, 0);
+function stageOn(url: string, service: BenchService): Stage<BenchJob> {
+  return {
+    url,
+    create: (number, type) => service.jobs[type].create(payloadOf(number)).orThrow(),
+    async createBatch(from, to, type) {
+      const batch = payloadsBetween(from, to).map((payload) => ({ payload }));
+      const results = await service.jobs[type].createMany(batch).orThrow();
+      return results.map((result) => result.unwrap());
+    },
+    async unfinished(type) {
+      const states = ["pending", "blocked", "active", "retry"] as const;
+      const counts = await service.reads.counts({ type, state: states }).orThrow();
+      return counts.reduce((sum, { count }) => sum + count, 0);
+    },
+    verify: (jobs, fate) => verifyHistories(service, jobs, histories[fate]),
+    close: () => service.stop(),
+    ...(url === "memory:" ? { openHost: async (_, onEntry) => hostOn(service, onEntry) } : {}),
+  };
 }

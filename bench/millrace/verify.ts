@@ -3,14 +3,20 @@
 import { fold } from "#millrace/core/evolve.js";
 import { verify } from "../bench.js";
 import { concurrently } from "../concurrently.js";
-import type { BenchJob, Stage } from "./stage.js";
+import type { BenchService } from "./contract.js";
+
+/** A job that was created by the benchmark. */
+export interface BenchJob {
+  readonly id: string;
+  events(): ReturnType<BenchService["reads"]["events"]>;
+}
 
 /** How many jobs are read at the same time. */
 const readers = 200;
 
 /** Reads the history of every job, and compares. */
 export async function verifyHistories(
-  { service }: Stage,
+  service: BenchService,
   jobs: readonly BenchJob[],
   expected: readonly string[],
 ): Promise<void> {

@@ -63,7 +63,7 @@ export async function findBullmq(): Promise<Peer> {
     system: "bullmq",
     present: true,
     settings: `its own redis-server, ${redisSettings}; worker concurrency ${concurrency}; keeps finished jobs, no history`,
-    drain: (bench) => onStage(bench, (stage) => drain(stage, bench.sizes.bullmqDrainJobs)),
+    drain: (bench) => onStage(bench, (stage) => drain(stage, bench)),
     createConcurrent: (bench) => onStage(bench, (stage) => create(stage, bench, concurrentCallers)),
     createSequential: (bench) => onStage(bench, (stage) => create(stage, bench, 1)),
     createMany: (bench) => onStage(bench, (stage) => createMany(stage, bench)),
@@ -86,23 +86,36 @@ async function withQueue(
 
 async function create({ queue }: Stage, bench: Bench, callers: number): Promise<number> {
   const count = bench.sizes.bullmqCreateJobs;
+  const warmUp = bench.sizes.warmUpSequentialJobs;
+  const add = (number: number) => queue.add(queueName, payloadOf(number));
+  await concurrently(warmUp, callers, add);
   const start = now();
-  await concurrently(count, callers, (number) => queue.add(queueName, payloadOf(number)));
+  await concurrently(count, callers, add);
   const rate = ratePerSecond(count, start);
-  await verifyCount(queue, "waiting", count);
+  await verifyCount(queue, "waiting", warmUp + count);
   return rate;
 }
 
 async function createMany({ queue }: Stage, bench: Bench): Promise<number> {
   const count = bench.sizes.bullmqCreateJobs;
+  const warmUp = bench.sizes.warmUpJobs;
+  await addInBatches(queue, warmUp);
   const start = now();
   await addInBatches(queue, count);
   const rate = ratePerSecond(count, start);
-  await verifyCount(queue, "waiting", count);
+  await verifyCount(queue, "waiting", warmUp + count);
   return rate;
 }
 
-async function drain({ bullmq, connection, queue }: Stage, count: number): Promise<number> {
+async function drain(stage: Stage, bench: Bench): Promise<number> {
+  const { bullmqDrainJobs: count, warmUpJobs: warmUp } = bench.sizes;
+  await drainOnce(stage, warmUp);
+  const rate = await drainOnce(stage, count);
+  await verifyCount(stage.queue, "completed", warmUp + count);
+  return rate;
+}
+
+async function drainOnce({ bullmq, connection, queue }: Stage, count: number): Promise<number> {
   await addInBatches(queue, count);
   const start = now();
   const worker = new bullmq.Worker(queueName, async () => {}, {
@@ -119,7 +132,6 @@ async function drain({ bullmq, connection, queue }: Stage, count: number): Promi
   });
   const rate = ratePerSecond(count, start);
   await worker.close();
-  await verifyCount(queue, "completed", count);
   return rate;
 }
 

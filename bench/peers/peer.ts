@@ -1,19 +1,13 @@
 // What the benchmark asks of another job system that it compares Millrace with.
-import type { Bench, SystemName } from "../bench.js";
-
-/** Runs one round and gives a rate per second. */
-export type PeerRound = (bench: Bench) => Promise<number>;
+import type { SystemName } from "../bench.js";
+import type { Rounds } from "../rounds.js";
 
 /** A peer that is installed and can be measured. */
-export interface PresentPeer {
+export interface PresentPeer extends Rounds {
   readonly system: SystemName;
   readonly present: true;
   /** The settings that it runs with, for the table's notes. */
   readonly settings: string;
-  readonly drain: PeerRound;
-  readonly createConcurrent: PeerRound;
-  readonly createSequential: PeerRound;
-  readonly createMany: PeerRound;
 }
 
 /** A peer that cannot be measured here. */

@@ -4,9 +4,10 @@ import { join } from "node:path";
 import Database from "better-sqlite3";
 import { type Bench, verify } from "../bench.js";
 import { payloadOf, payloadsBetween } from "../payload.js";
+import type { Round } from "../rounds.js";
 import { createBatchSize } from "../sizes.js";
 import { now, ratePerSecond } from "../statistics.js";
-import { importIfInstalled, type Peer, type PeerRound } from "./peer.js";
+import { importIfInstalled, type Peer } from "./peer.js";
 
 type Plainjob = typeof import("plainjob");
 type Queue = ReturnType<Plainjob["defineQueue"]>;
@@ -35,14 +36,16 @@ export async function findPlainjob(): Promise<Peer> {
   };
 }
 
-function createRound(plainjob: Plainjob, create: (queue: Queue, count: number) => void): PeerRound {
+function createRound(plainjob: Plainjob, create: (queue: Queue, count: number) => void): Round {
   return (bench) =>
     withQueue(plainjob, bench, async (queue) => {
       const count = bench.sizes.plainjobCreateJobs;
+      const warmUp = bench.sizes.warmUpSequentialJobs;
+      create(queue, warmUp);
       const start = now();
       create(queue, count);
       const rate = ratePerSecond(count, start);
-      verifyCount(queue, plainjob.JobStatus.Pending, count);
+      verifyCount(queue, plainjob.JobStatus.Pending, warmUp + count);
       return rate;
     });
 }
@@ -50,22 +53,27 @@ function createRound(plainjob: Plainjob, create: (queue: Queue, count: number) =
 function drain(plainjob: Plainjob, bench: Bench): Promise<number> {
   return withQueue(plainjob, bench, async (queue) => {
     const count = bench.sizes.plainjobDrainJobs;
-    addInBatches(queue, count);
-    let completed = 0;
-    const worker = plainjob.defineWorker(jobType, async () => {}, {
-      queue,
-      logger: silent,
-      onCompleted() {
-        completed += 1;
-        if (completed === count) void worker.stop();
-      },
-    });
-    const start = now();
-    await worker.start();
-    const rate = ratePerSecond(count, start);
-    verifyCount(queue, plainjob.JobStatus.Done, count);
+    await drainOnce(plainjob, queue, count);
+    const rate = await drainOnce(plainjob, queue, count);
+    verifyCount(queue, plainjob.JobStatus.Done, 2 * count);
     return rate;
   });
+}
+
+async function drainOnce(plainjob: Plainjob, queue: Queue, count: number): Promise<number> {
+  addInBatches(queue, count);
+  let completed = 0;
+  const worker = plainjob.defineWorker(jobType, async () => {}, {
+    queue,
+    logger: silent,
+    onCompleted() {
+      completed += 1;
+      if (completed === count) void worker.stop();
+    },
+  });
+  const start = now();
+  await worker.start();
+  return ratePerSecond(count, start);
 }
 
 function withQueue<Value>(

@@ -4,7 +4,7 @@
 import type { Random } from "../simulation/random.js";
 import { type Child, startChild } from "./children.js";
 import { leaseMs } from "./contract.js";
-import { tick } from "./lines.js";
+import { pass, tick } from "./time.js";
 
 interface Place {
   readonly instance: string;
@@ -84,8 +84,4 @@ const blows = ["kill", "kill", "pause", "pause", "pause", "pause and kill"] as c
 function shuffled<Item>(items: readonly Item[], random: Random): readonly Item[] {
   const rest = [...items];
   return items.flatMap(() => rest.splice(random.whole(0, rest.length - 1), 1));
-}
-
-function pass(forMs: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, forMs)); // clock: how long real processes run and stand still is what is tested
 }

@@ -41,8 +41,3 @@ export function readLedger<Line extends CallerLine | HandlerLine>(path: string):
   const lines = readFileSync(path, "utf8").split("\n");
   return lines.filter((line) => line !== "").map((line) => JSON.parse(line) as Line);
 }
-
-/** The machine's monotonic clock in milliseconds, which all processes share. */
-export function tick(): number {
-  return Number(process.hrtime.bigint()) / 1e6;
-}

@@ -1,20 +1,20 @@
 // A worker process of the crash test: `worker.ts URL FOLDER INSTANCE`. It carries out jobs, writes down
 // every entry and exit of its handlers, and may be killed or paused at any moment.
-import { connect, type Engine, openEngine } from "millrace";
+import { connect, type Engine, openEngine, StoreUnavailable } from "millrace";
 import { contract, type JobType, type Work } from "./contract.js";
-import { type HandlerLine, ledgerFile, openLedger, tick } from "./lines.js";
+import { type HandlerLine, ledgerFile, openLedger } from "./lines.js";
+import { pass, tick } from "./time.js";
 
 const [, , url = "", folder = "", instance = ""] = process.argv;
 const write = openLedger<HandlerLine>(ledgerFile.handlers(folder));
 const tokens = new Map<string, number>();
 const name = `${instance}.${process.pid}`;
 
-const service = await connect(contract, {
-  engine: watched(await openEngine(url)),
-  instance,
-  graceMs: 500,
-  keeper: { ttlMs: 2_000, renewMs: 500, tickMs: 250 },
-});
+/** A server that is being started again is waited for, as a supervisor would. */
+const connectAttemptsMax = 100;
+const connectPauseMs = 100;
+
+const service = await connected();
 for (const type of Object.keys(contract.jobs) as JobType[]) {
   service.jobs[type].handle((job) => work(job.id, type, job.payload, job.tries, job.signal));
 }
@@ -23,6 +23,23 @@ console.log("ready");
 await service.wait();
 await service.engine.close();
 console.log("stopped");
+
+async function connected() {
+  const engine = watched(await openEngine(url));
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await connect(contract, {
+        engine,
+        instance,
+        graceMs: 500,
+        keeper: { ttlMs: 2_000, renewMs: 500, tickMs: 250 },
+      });
+    } catch (error) {
+      if (!StoreUnavailable.is(error) || attempt === connectAttemptsMax) throw error;
+      await pass(connectPauseMs);
+    }
+  }
+}
 
 async function work(id: string, type: JobType, payload: Work, tries: number, signal: AbortSignal) {
   const token = tokens.get(id) ?? 0;

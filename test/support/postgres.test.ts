@@ -1,5 +1,4 @@
 // PostgreSQL for tests: fresh places on the shared server, and servers that die, return and go.
-import { Client } from "pg";
 import { describe, expect, it } from "vitest";
 import { execute, freshDatabase, freshSchema, ownPostgres } from "./postgres.js";
 
@@ -10,7 +9,7 @@ describe("PostgreSQL for tests", () => {
     const database = await freshDatabase();
     expect(database).not.toBe(url);
     expect(
-      await rows(
+      await execute(
         database,
         "SELECT schema_name FROM information_schema.schemata WHERE schema_name LIKE 'test_%'",
       ),
@@ -19,7 +18,7 @@ describe("PostgreSQL for tests", () => {
 
   it("syncs every commit, in UTF-8", async () => {
     const { url } = await freshSchema();
-    const settings = await rows(
+    const settings = await execute(
       url,
       "SELECT current_setting('fsync') AS fsync, current_setting('synchronous_commit') AS commit, current_setting('server_encoding') AS encoding",
     );
@@ -35,18 +34,8 @@ describe("PostgreSQL for tests", () => {
     await expect(execute(server.url, "SELECT 1")).rejects.toThrow();
     await server.restart();
     expect(server.pid).not.toBe(pid);
-    expect(await rows(server.url, "SELECT id FROM kept")).toEqual([{ id: 1 }]);
+    expect(await execute(server.url, "SELECT id FROM kept")).toEqual([{ id: 1 }]);
     await server.stop();
     await expect(execute(server.url, "SELECT 1")).rejects.toThrow();
   });
 });
-
-async function rows(url: string, statement: string): Promise<unknown[]> {
-  const client = new Client({ connectionString: url });
-  await client.connect();
-  try {
-    return (await client.query(statement)).rows;
-  } finally {
-    await client.end();
-  }
-}

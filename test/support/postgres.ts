@@ -16,12 +16,14 @@ async function sharedPostgresUrl(): Promise<string> {
   return answer;
 }
 
-/** Runs statements as the superuser of a server, each in a transaction of its own. */
-export async function execute(url: string, ...statements: readonly string[]): Promise<void> {
+/** Runs statements on a connection of their own, and gives the rows of the last one. */
+export async function execute(url: string, ...statements: readonly string[]): Promise<unknown[]> {
   const client = new Client({ connectionString: url });
   await client.connect();
   try {
-    for (const statement of statements) await client.query(statement);
+    let rows: unknown[] = [];
+    for (const statement of statements) rows = (await client.query(statement)).rows;
+    return rows;
   } finally {
     await client.end();
   }
@@ -43,12 +45,25 @@ export async function newSchema(): Promise<{
   };
 }
 
-/** The name of a schema that nobody has made yet, on the shared server; it is dropped after the test. */
-export async function freshSchema(): Promise<{ readonly url: string; readonly schema: string }> {
+/** A schema that nobody has made yet, on the shared server; it is dropped after the test. */
+export interface FreshSchema {
+  /** The superuser's URL of the server. */
+  readonly url: string;
+  readonly schema: string;
+  /** The URL of a store in the schema. */
+  readonly storeUrl: string;
+}
+
+/** The name of a schema for a test. */
+export async function freshSchema(): Promise<FreshSchema> {
   const url = await sharedPostgresUrl();
   const schema = `test_${randomUUID().replaceAll("-", "")}`;
-  onTestFinished(() => execute(url, `DROP SCHEMA IF EXISTS ${schema} CASCADE`));
-  return { url, schema };
+  onTestFinished(async () => {
+    await execute(url, `DROP SCHEMA IF EXISTS ${schema} CASCADE`);
+  });
+  const store = new URL(url);
+  store.searchParams.set("schema", schema);
+  return { url, schema, storeUrl: store.href };
 }
 
 /** The URL of an empty database of its own on the shared server; it is dropped after the test. */
@@ -56,7 +71,9 @@ export async function freshDatabase(): Promise<string> {
   const url = await sharedPostgresUrl();
   const database = `test_${randomUUID().replaceAll("-", "")}`;
   await execute(url, `CREATE DATABASE ${database} STRATEGY file_copy`);
-  onTestFinished(() => execute(url, `DROP DATABASE ${database} WITH (FORCE)`));
+  onTestFinished(async () => {
+    await execute(url, `DROP DATABASE ${database} WITH (FORCE)`);
+  });
   const own = new URL(url);
   own.pathname = `/${database}`;
   return own.href;

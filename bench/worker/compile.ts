@@ -9,9 +9,15 @@ import type { Workspace } from "../workspace.js";
 
 const benchFolder = fileURLToPath(new URL("..", import.meta.url));
 const projectFolder = dirname(benchFolder);
-const workerProcess = "millrace/worker-process";
+const workerProcess = "worker/process";
 /** What the worker process imports by name, and where that is. */
-const packages = { millrace: ".", zod: "node_modules/zod" };
+const packages = {
+  millrace: ".",
+  zod: "node_modules/zod",
+  pg: "node_modules/pg",
+  "graphile-worker": "node_modules/graphile-worker",
+  "pg-boss": "node_modules/pg-boss",
+};
 const compilerOptions = {
   rootDir: benchFolder,
   module: "nodenext",

@@ -3,11 +3,13 @@
 // history, checks no version, holds no lease and runs no handler.
 import { join } from "node:path";
 import Database from "better-sqlite3";
-import { type Bench, verify } from "./bench.js";
-import { payloadOf } from "./payload.js";
-import { bareClaimBatchSize, createBatchSize } from "./sizes.js";
-import { now, ratePerSecond } from "./statistics.js";
+import { type Bench, verify } from "../bench.js";
+import { payloadOf } from "../payload.js";
+import { bareClaimBatchSize, createBatchSize } from "../sizes.js";
+import { now, ratePerSecond } from "../statistics.js";
+import type { BareScript } from "./script.js";
 
+const claimBatchSize = bareClaimBatchSize.sqlite;
 const schema = `
   CREATE TABLE jobs (
     id INTEGER PRIMARY KEY,
@@ -25,61 +27,61 @@ const claim = `
   UPDATE jobs SET state = 'active', token = token + 1
   WHERE id IN (
     SELECT id FROM jobs WHERE queue = 'bench' AND state = 'pending' AND run_at <= ?
-    ORDER BY run_at LIMIT ${bareClaimBatchSize}
+    ORDER BY run_at LIMIT ${claimBatchSize}
   )
   RETURNING id, payload
 `;
 const complete =
   "UPDATE jobs SET state = 'completed', ended_at = ? WHERE id = ? AND state = 'active'";
 
-/** What the settings are called in the table's notes. */
-export const bareSettings = `better-sqlite3, prepared statements, WAL, synchronous=FULL, one table, one index; drain: claim and complete in batches of ${bareClaimBatchSize}, a commit each; no history`;
+/** The bare script of SQLite. */
+export const bareSqlite: BareScript = {
+  settings: `better-sqlite3, prepared statements, WAL, synchronous=FULL, one table, one index; drain: claim and complete in batches of ${claimBatchSize}, a commit each; no history`,
+  createSequential: (bench) =>
+    createRound(bench, bench.sizes.warmUpSequentialJobs, bench.sizes.bareSingleRows, insertEach),
+  createMany: (bench) =>
+    createRound(bench, bench.sizes.warmUpJobs, bench.sizes.bareBatchedRows, insertAll),
+  drain: (bench) =>
+    withDatabase(bench, (database) => {
+      const { warmUpJobs, bareClaimJobs } = bench.sizes;
+      insertAll(database, warmUpJobs);
+      drainAll(database, warmUpJobs);
+      insertAll(database, bareClaimJobs);
+      const start = now();
+      drainAll(database, bareClaimJobs);
+      const rate = ratePerSecond(bareClaimJobs, start);
+      verifyCount(database, "completed", warmUpJobs + bareClaimJobs);
+      return rate;
+    }),
+};
 
-/** Single-row durable commits per second, one after the other. */
-export function bareCreateSequential(bench: Bench): Promise<number> {
-  const rows = bench.sizes.bareSingleRows;
+function createRound(
+  bench: Bench,
+  warmUp: number,
+  rows: number,
+  insertRows: (database: Database.Database, rows: number) => void,
+): Promise<number> {
   return withDatabase(bench, (database) => {
-    const statement = database.prepare(insert);
+    insertRows(database, warmUp);
     const start = now();
-    for (let number = 0; number < rows; number += 1) statement.run(Date.now(), payloadText(number));
+    insertRows(database, rows);
     const rate = ratePerSecond(rows, start);
-    verifyCount(database, "pending", rows);
+    verifyCount(database, "pending", warmUp + rows);
     return rate;
   });
 }
 
-/** Rows per second, inserted in durable batches. */
-export function bareCreateMany(bench: Bench): Promise<number> {
-  const rows = bench.sizes.bareBatchedRows;
-  return withDatabase(bench, (database) => {
-    const start = now();
-    insertAll(database, rows);
-    const rate = ratePerSecond(rows, start);
-    verifyCount(database, "pending", rows);
-    return rate;
+function drainAll(database: Database.Database, rows: number): void {
+  const claimBatch = database.prepare<[number], { id: number; payload: string }>(claim);
+  const completeOne = database.prepare(complete);
+  const completeBatch = database.transaction((jobs: readonly { id: number }[]) => {
+    for (const { id } of jobs) completeOne.run(Date.now(), id);
   });
-}
-
-/** Rows per second, claimed and completed in durable batches. */
-export function bareDrain(bench: Bench): Promise<number> {
-  const rows = bench.sizes.bareClaimJobs;
-  return withDatabase(bench, (database) => {
-    insertAll(database, rows);
-    const claimBatch = database.prepare<[number], { id: number; payload: string }>(claim);
-    const completeOne = database.prepare(complete);
-    const completeBatch = database.transaction((jobs: readonly { id: number }[]) => {
-      for (const { id } of jobs) completeOne.run(Date.now(), id);
-    });
-    const start = now();
-    for (let completed = 0; completed < rows; completed += bareClaimBatchSize) {
-      const jobs = claimBatch.all(Date.now());
-      for (const { payload } of jobs) JSON.parse(payload);
-      completeBatch.immediate(jobs);
-    }
-    const rate = ratePerSecond(rows, start);
-    verifyCount(database, "completed", rows);
-    return rate;
-  });
+  for (let completed = 0; completed < rows; completed += claimBatchSize) {
+    const jobs = claimBatch.all(Date.now());
+    for (const { payload } of jobs) JSON.parse(payload);
+    completeBatch.immediate(jobs);
+  }
 }
 
 function withDatabase(bench: Bench, work: (database: Database.Database) => number) {
@@ -94,6 +96,11 @@ function withDatabase(bench: Bench, work: (database: Database.Database) => numbe
       database.close();
     }
   });
+}
+
+function insertEach(database: Database.Database, rows: number): void {
+  const statement = database.prepare(insert);
+  for (let number = 0; number < rows; number += 1) statement.run(Date.now(), payloadText(number));
 }
 
 function insertAll(database: Database.Database, rows: number): void {

@@ -1,0 +1,93 @@
+// Empty stores of the run's engine: a file in a fresh folder, or a fresh database on a PostgreSQL server
+// that the run starts itself and that all systems share.
+import { join } from "node:path";
+import { Client } from "pg";
+import { startPostgres } from "../scripts/postgres-server.js";
+import type { Bench } from "./bench.js";
+import type { Stage, StagedSystem } from "./stage.js";
+import type { Workspace } from "./workspace.js";
+
+/** Does something on an empty store of the run's engine, which is removed afterwards. */
+export async function inFreshStore<Value>(
+  bench: Bench,
+  work: (url: string) => Promise<Value>,
+): Promise<Value> {
+  switch (bench.engine) {
+    case "memory":
+      return work("memory:");
+    case "file":
+      return bench.workspace.inFreshFolder((folder) => work(`file:${join(folder, "jobs.db")}`));
+    case "postgres": {
+      const { url, drop } = await freshDatabase(bench.workspace);
+      try {
+        return await work(url);
+      } finally {
+        await drop();
+      }
+    }
+  }
+}
+
+/** Makes an empty store that stays until the run ends. */
+export async function keptStore({ engine, workspace }: Bench): Promise<string> {
+  switch (engine) {
+    case "memory":
+      return "memory:";
+    case "file":
+      return `file:${join(workspace.keptFolder(), "jobs.db")}`;
+    case "postgres":
+      return (await freshDatabase(workspace)).url;
+  }
+}
+
+/** Does something with a system on an empty store. */
+export function withStage<Job, Value>(
+  bench: Bench,
+  system: StagedSystem<Job>,
+  work: (stage: Stage<Job>) => Promise<Value>,
+): Promise<Value> {
+  return inFreshStore(bench, async (url) => {
+    const stage = await system.open(url);
+    try {
+      return await work(stage);
+    } finally {
+      await stage.close();
+    }
+  });
+}
+
+const servers = new WeakMap<Workspace, Promise<string>>();
+let databases = 0;
+
+/** The URL of the run's server, which is started when the first asks. */
+function serverUrl(workspace: Workspace): Promise<string> {
+  const known = servers.get(workspace);
+  if (known) return known;
+  const starting = startPostgres().then((server) => {
+    workspace.undoAtEnd(() => server.stop());
+    return server.url;
+  });
+  servers.set(workspace, starting);
+  return starting;
+}
+
+/** An empty database. What others left to be written to disk is written before, so that nobody pays for it. */
+async function freshDatabase(workspace: Workspace) {
+  const server = await serverUrl(workspace);
+  databases += 1;
+  const name = `bench_${databases}`;
+  await execute(server, `CREATE DATABASE ${name}`, "CHECKPOINT");
+  const url = new URL(server);
+  url.pathname = `/${name}`;
+  return { url: url.href, drop: () => execute(server, `DROP DATABASE ${name} WITH (FORCE)`) };
+}
+
+async function execute(url: string, ...statements: readonly string[]): Promise<void> {
+  const client = new Client({ connectionString: url });
+  await client.connect();
+  try {
+    for (const statement of statements) await client.query(statement);
+  } finally {
+    await client.end();
+  }
+}

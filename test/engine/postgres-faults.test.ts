@@ -1,0 +1,216 @@
+// What goes wrong with a PostgreSQL store outside Millrace: each fault is a typed error with a sentence
+// that names the remedy and no secret, and nothing is half stored.
+
+import { connect, openEngine, type StoreError } from "millrace";
+import { Client } from "pg";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { startChild } from "../crash/children.js";
+import { contract, noWork } from "../crash/contract.js";
+import type { OpenerReport } from "../crash/opener.js";
+import { execute, freshDatabase, freshSchema, ownPostgres } from "../support/postgres.js";
+
+/** A password that no message may hold. */
+const secret = "not-to-be-told";
+
+describe("a server that lets nobody in", () => {
+  it("is told apart when the password is wrong", async () => {
+    const { storeUrl } = await freshSchema();
+    const fault = await faultOfOpening(changed(storeUrl, { password: secret }));
+    expect(fault._tag).toBe("StoreUnavailable");
+    expect(fault.message).toMatch(/refused the user or the password.*Check both in the URL/);
+  });
+
+  it("is told apart when the database is missing", async () => {
+    const { storeUrl } = await freshSchema();
+    const fault = await faultOfOpening(changed(storeUrl, { pathname: "/nowhere" }));
+    expect(fault._tag).toBe("StoreUnavailable");
+    expect(fault.message).toMatch(/does not exist. Create it, or name another/);
+  });
+
+  it("is told apart when it is down", async () => {
+    const url = `postgres://postgres:${secret}@127.0.0.1:1/postgres`;
+    const fault = await faultOfOpening(url);
+    expect(fault._tag).toBe("StoreUnavailable");
+    expect(fault.message).toMatch(/cannot be reached.*Check that the server runs/);
+  });
+
+  it("is told apart when the user may not make a schema", async () => {
+    const { storeUrl } = await freshSchema();
+    const fault = await faultOfOpening(await asNewUser(storeUrl));
+    expect(fault._tag).toBe("StoreUnavailable");
+    expect(fault.message).toMatch(/lacks a right.*Grant it: CREATE on the database/);
+  });
+
+  it("is told apart when the user may not read the schema that is there", async () => {
+    const { storeUrl } = await freshSchema();
+    await (await connect(contract, { url: storeUrl })).stop();
+    const fault = await faultOfOpening(await asNewUser(storeUrl));
+    expect(fault._tag).toBe("StoreUnavailable");
+    expect(fault.message).toMatch(/lacks a right/);
+  });
+});
+
+describe("a schema that is not for this Millrace", () => {
+  it("is refused when a newer version has written it, and left as it is", async () => {
+    const { url, schema, storeUrl } = await freshSchema();
+    await (await connect(contract, { url: storeUrl })).stop();
+    await execute(url, `UPDATE ${schema}.store SET version = 99`);
+    const fault = await faultOfOpening(storeUrl);
+    expect(fault).toMatchObject({ _tag: "StoreTooNew", found: 99, known: expect.any(Number) });
+    expect(fault.message).toMatch(/newer Millrace .*Upgrade/);
+    expect(await execute(url, `SELECT version FROM ${schema}.store`)).toEqual([{ version: 99 }]);
+  });
+});
+
+describe("what PostgreSQL cannot hold", () => {
+  it("is stored all the same when it is a NUL character in a payload", async () => {
+    const service = await openService();
+    const payload = { ...noWork, key: "a\u0000b" };
+    const created = await service.jobs.quick.create(payload).orThrow();
+    expect(await service.reads.job(created.id).orThrow()).toMatchObject({ payload });
+  });
+
+  it("is stored or refused with a remedy when it is a NUL character elsewhere", async () => {
+    const service = await openService();
+    const keyed = await service.jobs.failsStale.create({ ...noWork, key: "a\u0000b" });
+    const tagged = await service.jobs.quick.create(noWork, { tags: ["a\u0000b"] });
+    for (const outcome of [keyed, tagged]) {
+      if (outcome.isErr()) expect(outcome.error.message).toMatch(/NUL|control character/i);
+    }
+    expect((await service.jobs.quick.create(noWork)).isOk()).toBe(true);
+  });
+
+  it("is refused before it is sent when it is larger than the limit", async () => {
+    const service = await openService();
+    const refused = await service.jobs.quick.create({ ...noWork, key: "x".repeat(300 * 1024) });
+    expect(refused.isErr() && refused.error.message).toMatch(/256 KiB|262,?144/);
+    expect(await service.reads.counts().orThrow()).toEqual([]);
+  });
+});
+
+describe("many processes on one database", () => {
+  it("can all provision it at the same moment", { timeout: 60_000 }, async () => {
+    const url = await freshDatabase();
+    const openers = Array.from({ length: 10 }, () => startChild("./opener.ts", [url, "3", "1"]));
+    await Promise.all(openers.map(({ said }) => said("ready")));
+    for (const { tell } of openers) tell("open");
+    const endings = await Promise.all(openers.map(({ ended }) => ended));
+    expect(endings.map(({ errors }) => errors).join("")).toBe("");
+    const reports = endings.map(({ lines }) => JSON.parse(lines[1] ?? "null") as OpenerReport);
+    expect(reports.map(({ fault }) => fault)).toEqual(Array(10).fill(undefined));
+    const service = await connect(contract, { url });
+    onTestFinished(() => service.stop());
+    const loaded = await service.engine.load(reports.flatMap(({ created }) => created));
+    expect(loaded.filter((job) => job !== null)).toHaveLength(30);
+  });
+});
+
+describe("a server that goes away and returns", () => {
+  it("is waited for: what was acknowledged is there, what runs goes on, and new jobs run", {
+    timeout: 60_000,
+  }, async () => {
+    const server = await ownPostgres();
+    const service = await connect(contract, { url: server.url });
+    onTestFinished(() => service.stop());
+    const running = gate();
+    const finish = gate();
+    service.jobs.quick.handle(async ({ payload }) => {
+      if (payload.key !== "long") return {};
+      running.open();
+      await finish.passed;
+      return { isLong: true };
+    });
+    await service.start();
+    const long = await service.jobs.quick.create({ ...noWork, key: "long" }).orThrow();
+    await running.passed;
+
+    await server.kill("SIGKILL");
+    const refused = await service.jobs.quick.create(noWork);
+    expect(refused.isErr() && refused.error).toMatchObject({
+      _tag: "StoreUnavailable",
+      message: expect.stringMatching(/cannot be reached|not available/),
+    });
+    await server.restart();
+
+    // The lease still stands, so that the handler's outcome counts.
+    finish.open();
+    expect(await long.wait().orThrow()).toEqual({ isLong: true });
+    const next = await service.jobs.quick.create(noWork).orThrow();
+    await next.wait().orThrow();
+    expect((await long.events().orThrow()).map(({ name }) => name)).toEqual([
+      "created",
+      "started",
+      "completed",
+    ]);
+  });
+});
+
+describe("a transaction that somebody leaves open", () => {
+  it("does not stop jobs from being created, claimed and completed", async () => {
+    const { url, storeUrl } = await freshSchema();
+    const service = await connect(contract, { url: storeUrl });
+    onTestFinished(() => service.stop());
+    const client = new Client({ connectionString: url });
+    await client.connect();
+    onTestFinished(() => client.end());
+    await client.query("BEGIN ISOLATION LEVEL REPEATABLE READ");
+    await client.query("SELECT pg_current_xact_id()");
+    service.jobs.quick.handle(async () => ({}));
+    await service.start();
+    const batch = Array(1_000).fill({ payload: noWork });
+    const created = await service.jobs.quick.createMany(batch).orThrow();
+    await Promise.all(created.map((job) => job.unwrap().wait().orThrow()));
+    await client.query("ROLLBACK");
+  });
+});
+
+async function openService() {
+  const { storeUrl } = await freshSchema();
+  const service = await connect(contract, { url: storeUrl });
+  onTestFinished(() => service.stop());
+  return service;
+}
+
+function faultOfOpening(url: string): Promise<StoreError> {
+  return faultOf(async () => {
+    const engine = await openEngine(url);
+    onTestFinished(() => engine.close());
+    await engine.provision();
+  });
+}
+
+async function faultOf(work: () => Promise<void>): Promise<StoreError> {
+  try {
+    await work();
+  } catch (error) {
+    const fault = error as StoreError;
+    expect(fault.message).not.toMatch(/\n|\bat .*:\d+:\d+/);
+    expect(JSON.stringify([fault.message, fault.url])).not.toContain(secret);
+    return fault;
+  }
+  throw new Error("Nothing went wrong.");
+}
+
+function changed(url: string, part: { password?: string; username?: string; pathname?: string }) {
+  return Object.assign(new URL(url), part).href;
+}
+
+/** The URL for a user who may connect and no more. */
+async function asNewUser(storeUrl: string): Promise<string> {
+  const { url } = await freshSchema();
+  const user = `user_${process.hrtime.bigint()}`;
+  await execute(url, `CREATE ROLE ${user} LOGIN PASSWORD '${secret}'`);
+  onTestFinished(async () => {
+    await execute(url, `DROP ROLE ${user}`);
+  });
+  return changed(storeUrl, { username: user, password: secret });
+}
+
+/** Something that one waits for and another opens. */
+function gate() {
+  let open = () => {};
+  const passed = new Promise<void>((resolve) => {
+    open = resolve;
+  });
+  return { passed, open: () => open() };
+}
