@@ -41,7 +41,9 @@ export async function newSchema(): Promise<{
   url.searchParams.set("poolMax", "3");
   return {
     url: url.href,
-    remove: () => execute(server, `DROP SCHEMA IF EXISTS ${schema} CASCADE`),
+    remove: async () => {
+      await execute(server, `DROP SCHEMA IF EXISTS ${schema} CASCADE`);
+    },
   };
 }
 
