@@ -41,7 +41,12 @@ export type { AnyService, Handlers, Service, ServiceJobs } from "./service/servi
 
 export { Result } from "better-result";
 export type { AsyncResult } from "./client/async-result.js";
-export type { CreateOptions, IdempotencyOptions } from "./client/create-options.js";
+export type { InsideFailure } from "./client/create-inside.js";
+export type {
+  CreateOptions,
+  IdempotencyOptions,
+  SyncCreateOptions,
+} from "./client/create-options.js";
 export {
   CommandRefused,
   IdempotencyConflict,
@@ -66,6 +71,31 @@ export type { CancelOutcome, CommandFailure, JobRef, JobSnapshot } from "./clien
 export type { Stored } from "./client/stored.js";
 export type { UntypedJobs, UntypedOptions } from "./client/untyped.js";
 export type { WaitFailure, WaitOptions } from "./client/wait.js";
+
+// Transactions of the caller's own database client.
+
+export {
+  type BetterSqliteClient,
+  betterSqliteTransactions,
+} from "./client/transactions/better-sqlite.js";
+export {
+  type DrizzleSql,
+  drizzleTransactions,
+  fromDrizzle,
+} from "./client/transactions/drizzle.js";
+export { knexTransactions } from "./client/transactions/knex.js";
+export { kyselyTransactions } from "./client/transactions/kysely.js";
+export { type PgClient, pgTransactions } from "./client/transactions/node-postgres.js";
+export { postgresJsTransactions } from "./client/transactions/postgres-js.js";
+export { prismaTransactions } from "./client/transactions/prisma.js";
+export type {
+  AsyncTransactionSource,
+  SyncTransactionSource,
+  TransactionSource,
+} from "./client/transactions/source.js";
+export type { SqlExecutor, TransactionClient } from "./client/transactions/transaction-client.js";
+export { typeOrmTransactions } from "./client/transactions/typeorm.js";
+export type { CallerTransaction } from "./engine/transaction.js";
 
 // Handle: what a handler gets, and what it may say besides a result.
 
@@ -126,6 +156,10 @@ export {
   StoreReadOnly,
   StoreTooNew,
   StoreUnavailable,
+  TransactionConflict,
+  type TransactionError,
+  TransactionRefused,
+  TransactionsNotSupported,
 } from "./engine/errors.js";
 export type { Logger } from "./engine/logger.js";
 export { openEngine } from "./engine/open.js";

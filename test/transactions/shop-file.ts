@@ -1,0 +1,26 @@
+// A shop whose own tables stand in the file of its jobs, with a connection of its own to that file.
+import Database from "better-sqlite3";
+import { type ConnectOptions, type Result, TransactionRefused } from "millrace";
+import { onTestFinished } from "vitest";
+import { shop } from "../client/shop.js";
+import { openService, stores } from "../support/stores.js";
+
+/** A service on a fresh file with a table `orders`, and the shop's own connection to it. */
+export async function openShop(options: ConnectOptions = {}) {
+  const store = stores.find(({ name }) => name === "sqlite");
+  if (store === undefined) throw new Error("There is no SQLite store.");
+  const url = await store.freshUrl();
+  const path = url.slice("file:".length);
+  const service = await openService({ ...store, freshUrl: async () => url }, shop, options);
+  const db = new Database(path);
+  onTestFinished(() => void db.close());
+  db.exec("CREATE TABLE orders (id TEXT PRIMARY KEY)");
+  return { service, db, path };
+}
+
+/** Why a transaction was refused. */
+export function refusalOf(result: Result<unknown, Error>): TransactionRefused {
+  if (result.isOk()) throw new Error("The transaction was accepted.");
+  if (!(result.error instanceof TransactionRefused)) throw result.error;
+  return result.error;
+}
