@@ -59,8 +59,8 @@ type TransactionOf<Knex> = Knex extends {
 export function knexTransactions<Knex extends { transaction(work: never): unknown }>(
   knex: Knex,
 ): AsyncTransactionSource<TransactionOf<Knex>> {
-  const transaction = knex.transaction as <Value>(
-    work: (trx: TransactionOf<Knex>) => Promise<Value>,
-  ) => Promise<Value>;
-  return { kind: "async", run: (work) => transaction(work) };
+  return {
+    kind: "async",
+    run: (work) => knex.transaction(work as never) as ReturnType<typeof work>,
+  };
 }

@@ -49,8 +49,5 @@ type TransactionOf<Sql> = Sql extends {
 export function postgresJsTransactions<Sql extends { begin(work: never): unknown }>(
   sql: Sql,
 ): AsyncTransactionSource<TransactionOf<Sql>> {
-  const begin = sql.begin as <Value>(
-    work: (transaction: TransactionOf<Sql>) => Promise<Value>,
-  ) => Promise<Value>;
-  return { kind: "async", run: (work) => begin(work) };
+  return { kind: "async", run: (work) => sql.begin(work as never) as ReturnType<typeof work> };
 }
