@@ -34,13 +34,15 @@ export type { Backoff, BackoffName, ExponentialBackoff } from "./core/retry.js";
 export type { KeeperTimings } from "./keeper/keeper.js";
 export { type ConnectOptions, connect } from "./service/connect.js";
 export { InvalidHandler, ServiceStopped } from "./service/errors.js";
-export type { HandlerOf, JobFace, JobVersionFace } from "./service/job-face.js";
+export type { ContinueWith, HandlerOf } from "./service/inferred.js";
+export type { JobFace, JobVersionFace } from "./service/job-face.js";
 export type { AnyService, Handlers, Service, ServiceJobs } from "./service/service.js";
 
 // Create, wait and command. Expected failures are `Result` values with tagged errors.
 
 export { Result } from "better-result";
 export type { AsyncResult } from "./client/async-result.js";
+export type { Continuation, ContinuationOptions } from "./client/continuation.js";
 export type { InsideFailure } from "./client/create-inside.js";
 export type {
   CreateOptions,
@@ -52,6 +54,7 @@ export {
   IdempotencyConflict,
   InvalidOption,
   InvalidPayload,
+  JobAlreadyCompleted,
   JobEnded,
   JobExists,
   JobNotEnqueued,
@@ -99,8 +102,15 @@ export type { CallerTransaction } from "./engine/transaction.js";
 
 // Handle: what a handler gets, and what it may say besides a result.
 
-export { type AbortReason, type ActiveJob, JobAborted, type KeyHold } from "./worker/active-job.js";
-export { type HandlerOutcome, skip, snooze, terminate } from "./worker/outcome.js";
+export {
+  type AbortReason,
+  type ActiveJob,
+  type AnyComplete,
+  type Complete,
+  JobAborted,
+  type KeyHold,
+} from "./worker/active-job.js";
+export { type Completed, type HandlerOutcome, skip, snooze, terminate } from "./worker/outcome.js";
 
 // Read and operate.
 

@@ -87,6 +87,11 @@ export const createChecks: { readonly [Name in keyof CreateOptions]-?: OptionChe
   tx: () => null,
 };
 
+const { id: _id, idempotencyKey: _key, ...restChecks } = createChecks;
+
+/** The options of a continuation: its id is derived, which makes it repeatable already. */
+export const continuationChecks: OptionChecks = restChecks;
+
 /** What is wrong with the options of a create, or of a call that takes more, or `null` when nothing is. */
 export function createProblem(
   options: CreateOptions,

@@ -33,7 +33,8 @@ export interface Change {
   };
   /**
    * What follows from the event, in order: the create of a continuation, and what happens to it at once.
-   * It is stored if and only if the event is. A continuation that a full key refuses is created and `skipped`.
+   * It is stored if and only if the event is. A continuation that a full key refuses, or would answer with
+   * another job, is created and `skipped`, and what follows from it in turn is dropped.
    */
   readonly follow?: readonly Change[];
 }

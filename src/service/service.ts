@@ -18,7 +18,8 @@ import type { Engine } from "../engine/engine.js";
 import { createKeeper, type Keeper, type KeeperTimings } from "../keeper/keeper.js";
 import { createWorker, type Handler, type Worker, type WorkerJob } from "../worker/worker.js";
 import { InvalidHandler, ServiceStopped } from "./errors.js";
-import { type CurrentOf, type HandlerOf, JobFace } from "./job-face.js";
+import type { CurrentOf, HandlerOf } from "./inferred.js";
+import { JobFace } from "./job-face.js";
 import { packageVersion } from "./package-version.js";
 
 /** The signals that `wait` takes as the wish to stop. */
@@ -26,12 +27,12 @@ const stopSignals = ["SIGINT", "SIGTERM"] as const;
 
 /** The job types of a service by name. */
 export type ServiceJobs<Entries extends JobEntries> = {
-  readonly [Type in keyof Entries]: JobFace<Entries[Type]>;
+  readonly [Type in keyof Entries]: JobFace<Entries[Type], Entries>;
 };
 
 /** Handlers by the name of their type. */
 export type Handlers<Entries extends JobEntries> = {
-  readonly [Type in keyof Entries]?: HandlerOf<CurrentOf<Entries[Type]>>;
+  readonly [Type in keyof Entries]?: HandlerOf<CurrentOf<Entries[Type]>, Entries>;
 };
 
 /** How a service runs. */
@@ -165,7 +166,7 @@ export class Service<Entries extends JobEntries = JobEntries> {
     const jobs = [...this.#handlers.values()];
     if (jobs.length > 0) {
       this.#worker = createWorker({
-        runtime,
+        client: this.#client,
         jobs,
         packageVersion: packageVersion(),
         ...(concurrency === undefined ? null : { concurrency }),

@@ -1,9 +1,12 @@
 /**
  * What a handler gets: the job that it carries out, and the ways to speak while it does.
  */
+
+import type { Continuation, ContinuationOptions } from "../client/continuation.js";
 import type { JobContext, LogEntry, Progress } from "../core/job.js";
 import type { Json } from "../core/json.js";
 import { type AbortReason, JobAborted } from "./abort.js";
+import type { Completed } from "./outcome.js";
 
 export { type AbortReason, JobAborted };
 
@@ -17,8 +20,22 @@ export interface KeyHold {
   readonly isFresh: boolean;
 }
 
+/**
+ * Completes a job from inside its handler, with the value that the callback gives or with `continueWith(…)`.
+ * What it resolves with is what the handler returns.
+ */
+export type Complete<Value, ContinueWith> = (
+  callback: (step: { readonly continueWith: ContinueWith }) => Value | Promise<Value>,
+) => Promise<Completed>;
+
+/** `complete` where no contract says what the job may continue with. */
+export type AnyComplete = Complete<
+  unknown,
+  (type: string, payload: unknown, options?: ContinuationOptions) => Continuation
+>;
+
 /** The job that a handler carries out. Every method may be taken apart from the job. */
-export interface ActiveJob<Payload> {
+export interface ActiveJob<Payload, Completing = AnyComplete> {
   readonly id: string;
   readonly type: string;
   /** The payload as the job type's schema gives it. */
@@ -47,4 +64,12 @@ export interface ActiveJob<Payload> {
   readonly emit: (topic: string, data?: Json) => Promise<void>;
   /** Renews the hold on the job now, and records that the handler lives. */
   readonly heartbeat: () => Promise<void>;
+  /**
+   * Completes the job with a value, or with the next job of its chain. The outcome is stored when the promise
+   * resolves; it rejects with `JobAlreadyCompleted` where somebody else has ended the job.
+   *
+   * @example
+   * return job.complete(({ continueWith }) => continueWith("ship", { orderId }));
+   */
+  readonly complete: Completing;
 }

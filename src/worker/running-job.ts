@@ -6,7 +6,8 @@
 import type { Runtime } from "../client/runtime.js";
 import type { JobContext, LogEntry, Progress } from "../core/job.js";
 import { type Json, jsonText } from "../core/json.js";
-import type { ActiveJob, KeyHold } from "./active-job.js";
+import type { ActiveJob, AnyComplete, KeyHold } from "./active-job.js";
+import { type CompleteParts, complete } from "./complete.js";
 import type { Hold } from "./hold.js";
 import { cut } from "./job-error.js";
 import type { Leases } from "./leases.js";
@@ -20,19 +21,28 @@ const topicLengthMax = 128;
 
 const levels: readonly string[] = ["info", "warn", "error"] satisfies LogEntry["level"][];
 
+/** What a running job works with. */
+export interface RunningJobParts extends CompleteParts {
+  readonly leases: Leases;
+}
+
 export class RunningJob implements ActiveJob<unknown> {
   readonly #hold: Hold;
-  readonly #runtime: Runtime;
-  readonly #notes: Notes;
-  readonly #leases: Leases;
+  readonly #parts: RunningJobParts;
   readonly payload: unknown;
 
-  constructor(hold: Hold, payload: unknown, runtime: Runtime, notes: Notes, leases: Leases) {
+  constructor(hold: Hold, payload: unknown, parts: RunningJobParts) {
     this.#hold = hold;
-    this.#runtime = runtime;
-    this.#notes = notes;
-    this.#leases = leases;
+    this.#parts = parts;
     this.payload = payload;
+  }
+
+  get #runtime(): Runtime {
+    return this.#parts.client.runtime;
+  }
+
+  get #notes(): Notes {
+    return this.#parts.notes;
   }
 
   get id(): string {
@@ -119,10 +129,14 @@ export class RunningJob implements ActiveJob<unknown> {
 
   get heartbeat(): () => Promise<void> {
     return () => {
-      const renewed = this.#leases.renew(this.#hold);
+      const renewed = this.#parts.leases.renew(this.#hold);
       const noted = this.#notes.add(this.#hold, (origin) => ({ command: "heartbeat", ...origin }));
       return ignorable(Promise.all([renewed, noted]).then(() => {}));
     };
+  }
+
+  get complete(): AnyComplete {
+    return (callback) => complete(this.#hold, this.#parts, callback);
   }
 
   /** A mistake rejects, so that it is seen where the call is awaited and ends no process where it is not. */
