@@ -106,9 +106,13 @@ export {
   type AbortReason,
   type ActiveJob,
   type AnyComplete,
+  type AnyPrepare,
   type Complete,
+  type CompleteStep,
   JobAborted,
   type KeyHold,
+  type Prepare,
+  type PrepareMode,
 } from "./worker/active-job.js";
 export { type Completed, type HandlerOutcome, skip, snooze, terminate } from "./worker/outcome.js";
 

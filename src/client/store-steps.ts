@@ -5,12 +5,12 @@
 import type { AppendOutcome, Change, Engine, LoadedJob, SyncStore } from "../engine/engine.js";
 import type { AsyncTransaction } from "../engine/transaction.js";
 
-/** What a step asks: to load one job, or to append one change. */
+/** What a step asks: to load one job, to append one change, or to settle an attempt with one. */
 type StoreAsk =
   | { readonly kind: "load"; readonly id: string }
-  | { readonly kind: "append"; readonly change: Change };
+  | { readonly kind: "append" | "settle"; readonly change: Change };
 
-/** What the store answers to either. */
+/** What the store answers. */
 type StoreAnswer = LoadedJob | AppendOutcome | null | undefined;
 
 /** Code that asks the store and gives `Value` in the end. */
@@ -23,9 +23,18 @@ export function* loadOne(id: string): StoreStep<LoadedJob | null> {
 }
 
 /** Appends one change. */
-export function* appendOne(change: Change): StoreStep<AppendOutcome> {
-  const answer = yield { kind: "append", change };
-  if (!answer) throw new Error("The store gave no answer to a create.");
+export function appendOne(change: Change): StoreStep<AppendOutcome> {
+  return changeOne({ kind: "append", change });
+}
+
+/** Settles an attempt with one change. */
+export function settleOne(change: Change): StoreStep<AppendOutcome> {
+  return changeOne({ kind: "settle", change });
+}
+
+function* changeOne(ask: StoreAsk): StoreStep<AppendOutcome> {
+  const answer = yield ask;
+  if (!answer) throw new Error("The store gave no answer to a change.");
   return answer as AppendOutcome;
 }
 
@@ -41,7 +50,7 @@ export async function runSteps<Value>(
     if (next.done) return next.value;
     const ask = next.value;
     if (ask.kind === "load") [answer] = await engine.load([ask.id], tx && { tx });
-    else [answer] = await engine.append([ask.change], tx);
+    else [answer] = await engine[ask.kind]([ask.change], tx);
   }
 }
 
@@ -53,6 +62,6 @@ export function runStepsSync<Value>(store: SyncStore, step: StoreStep<Value>): V
     if (next.done) return next.value;
     const ask = next.value;
     if (ask.kind === "load") [answer] = store.load([ask.id]);
-    else [answer] = store.append([ask.change]);
+    else [answer] = store[ask.kind]([ask.change]);
   }
 }

@@ -97,10 +97,14 @@ export interface ClaimAnswer {
   readonly nextDueAt: number | null;
 }
 
-/** A lease to renew. */
-export interface HeldLease {
+/** The lease that a token stands for. */
+export interface TokenLease {
   readonly job: JobKey;
   readonly token: number;
+}
+
+/** A lease to renew. */
+export interface HeldLease extends TokenLease {
   readonly leaseMs: number;
 }
 
@@ -127,13 +131,6 @@ export type DueAsk =
 
 /** A job whose time may have come: a hint, append decides. */
 export interface DueJob extends JobKey {
-  readonly version: number;
-  readonly token: number;
-}
-
-/** The lease of an attempt, named by what it was claimed at. */
-export interface AttemptLease {
-  readonly job: JobKey;
   readonly version: number;
   readonly token: number;
 }
@@ -213,11 +210,11 @@ export interface Engine {
   settle(changes: readonly Change[], tx?: CallerTransaction): Promise<readonly AppendOutcome[]>;
 
   /**
-   * Locks the lease of an attempt until the caller's transaction ends, so that nobody else ends the job before it does;
+   * Locks the lease of a token until the caller's transaction ends, so that nobody else ends the job before it does;
    * renewals and the reaper take a locked lease as held. Gives whether the lease stands.
    * A store that lets only one transaction write locks nothing here, and the settlement compares.
    */
-  hold(lease: AttemptLease, tx: CallerTransaction): Promise<boolean>;
+  hold(lease: TokenLease, tx: CallerTransaction): Promise<boolean>;
 
   /** The store inside a synchronous transaction. Throws like `append` with one. */
   within(tx: SyncTransaction): SyncStore;

@@ -13,7 +13,7 @@ import type {
   Schema,
 } from "../contract/definition.js";
 import type { Json } from "../core/json.js";
-import type { ActiveJob, Complete } from "../worker/active-job.js";
+import type { ActiveJob, Complete, Prepare } from "../worker/active-job.js";
 import type { Completed, HandlerOutcome } from "../worker/outcome.js";
 
 /** What `create` takes for a definition. */
@@ -59,9 +59,10 @@ export type ContinueWith<Definition extends JobDefinition, Entries extends JobEn
 ) => Continuation;
 
 /** What a handler of a definition gets. */
-type ActiveJobOf<Definition extends JobDefinition, Entries extends JobEntries> = ActiveJob<
+type ActiveJobOf<Definition extends JobDefinition, Entries extends JobEntries, Tx> = ActiveJob<
   PayloadOf<Definition>,
-  Complete<OwnValueOf<Definition> | Continuation, ContinueWith<Definition, Entries>>
+  Complete<OwnValueOf<Definition> | Continuation, ContinueWith<Definition, Entries>, Tx>,
+  Prepare<Tx>
 >;
 
 /** What a handler of a definition may return. */
@@ -70,9 +71,16 @@ type ReturnOf<Definition extends JobDefinition> =
   | HandlerOutcome
   | Completed;
 
-/** Carries out jobs of a definition. A value completes the job, a thrown error is tried again. */
-export type HandlerOf<Definition extends JobDefinition, Entries extends JobEntries = JobEntries> = (
-  job: ActiveJobOf<Definition, Entries>,
+/**
+ * Carries out jobs of a definition. A value completes the job, a thrown error is tried again.
+ * `Tx` is the client of the handler's transactions, as `connect` was given it.
+ */
+export type HandlerOf<
+  Definition extends JobDefinition,
+  Entries extends JobEntries = JobEntries,
+  Tx = undefined,
+> = (
+  job: ActiveJobOf<Definition, Entries, Tx>,
 ) => ReturnOf<Definition> | Promise<ReturnOf<Definition>>;
 
 /** The definitions of an entry. */

@@ -23,6 +23,7 @@ export type Register = (bound: BoundJob, handler: Handler) => void;
 export class JobVersionFace<
   Definition extends JobDefinition,
   Entries extends JobEntries = JobEntries,
+  Tx = undefined,
 > extends JobCreator<InputOf<Definition>, Stored<PayloadOf<Definition>>, ValueOf<Definition>> {
   readonly #bound: BoundJob;
   readonly #register: Register;
@@ -44,7 +45,7 @@ export class JobVersionFace<
    * Registers the handler of this version. Throws `InvalidHandler` when it has one already
    * or the service has started.
    */
-  handle(handler: HandlerOf<Definition, Entries>): void {
+  handle(handler: HandlerOf<Definition, Entries, Tx>): void {
     // The worker checks the payload against the schema that the handler's type comes from.
     this.#register(this.#bound, handler as Handler);
   }
@@ -54,7 +55,8 @@ export class JobVersionFace<
 export class JobFace<
   Entry extends JobEntry,
   Entries extends JobEntries = JobEntries,
-> extends JobVersionFace<CurrentOf<Entry>, Entries> {
+  Tx = undefined,
+> extends JobVersionFace<CurrentOf<Entry>, Entries, Tx> {
   readonly #versions: ReadonlyMap<number, JobVersionFace<JobDefinition>>;
 
   /** `bound` are the versions of the type, lowest first. */
@@ -71,12 +73,12 @@ export class JobFace<
   /** The type at one of its versions. */
   version<Version extends VersionOf<Entry>>(
     version: Version,
-  ): JobVersionFace<DefinitionAt<Entry, Version>, Entries> {
+  ): JobVersionFace<DefinitionAt<Entry, Version>, Entries, Tx> {
     const face = this.#versions.get(version);
     if (face === undefined) {
       const known = [...this.#versions.keys()].join(", ");
       throw new RangeError(`${this.type} has no version ${version}; the contract names ${known}.`);
     }
-    return face as unknown as JobVersionFace<DefinitionAt<Entry, Version>, Entries>;
+    return face as unknown as JobVersionFace<DefinitionAt<Entry, Version>, Entries, Tx>;
   }
 }

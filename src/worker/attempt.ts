@@ -30,6 +30,7 @@ export async function runAttempt(hold: Hold, parts: RunningJobParts): Promise<At
     outcome = thrownOutcome(hold, thrown, runtime);
   }
   if (hold.completion !== undefined) outcome = await completed(hold, outcome, runtime);
+  if (hold.letGo !== undefined) await hold.letGo();
   if (hold.notesUnderWay > 0) await parts.notes.quiet(hold);
   return outcome;
 }
@@ -71,8 +72,12 @@ async function steps(hold: Hold, parts: RunningJobParts): Promise<Outcome> {
   if (hold.aborted) throw hold.aborted;
 
   const active = new RunningJob(hold, payload.value, parts);
-  const returned = await hold.lane.handler(active);
+  const working = hold.lane.handler(active);
+  hold.isUnderWay = true;
+  const returned = await working;
   if (isHandlerOutcome(returned)) return said(returned);
+  // What a transaction has open since prepare commits with the result.
+  if (hold.letGo !== undefined && !hold.completion) await active.complete(() => returned);
   if (hold.completion !== undefined) return { kind: "returned" };
 
   const checkingResult = resultOutcome(hold, returned);

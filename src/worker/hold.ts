@@ -17,6 +17,10 @@ export class Hold {
   completion: Promise<unknown> | undefined;
   /** Whether that call is under way. */
   isCompleting = false;
+  /** Whether the handler has come to its first await, after which it can no longer choose to be atomic. */
+  isUnderWay = false;
+  /** Rolls back the transaction that the handler has open, if it has one. */
+  letGo: (() => Promise<void>) | undefined;
   /** The store says that the job is no longer this worker's, or the worker cannot be sure that it is. */
   isLost = false;
   /** The handler ignored its signal for longer than the grace time, and its place was given away. */

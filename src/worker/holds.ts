@@ -112,6 +112,7 @@ export class Holds {
     );
     hold.abandoned = true;
     hold.isLost = true;
+    void hold.letGo?.();
     this.#holds.delete(hold);
     this.#options.onAbandoned(hold);
   }

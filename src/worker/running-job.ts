@@ -6,12 +6,13 @@
 import type { Runtime } from "../client/runtime.js";
 import type { JobContext, LogEntry, Progress } from "../core/job.js";
 import { type Json, jsonText } from "../core/json.js";
-import type { ActiveJob, AnyComplete, KeyHold } from "./active-job.js";
+import type { ActiveJob, AnyComplete, AnyPrepare, KeyHold } from "./active-job.js";
 import { type CompleteParts, complete } from "./complete.js";
 import type { Hold } from "./hold.js";
 import { cut } from "./job-error.js";
 import type { Leases } from "./leases.js";
 import { ignorable, type Notes } from "./notes.js";
+import { latePrepare, Phases } from "./phases.js";
 
 /** The longest log line, progress message or step that is kept; what is longer is cut. */
 const lineLengthMax = 8_192;
@@ -30,6 +31,7 @@ export class RunningJob implements ActiveJob<unknown> {
   readonly #hold: Hold;
   readonly #parts: RunningJobParts;
   readonly payload: unknown;
+  #phases: Phases | undefined;
 
   constructor(hold: Hold, payload: unknown, parts: RunningJobParts) {
     this.#hold = hold;
@@ -135,8 +137,23 @@ export class RunningJob implements ActiveJob<unknown> {
     };
   }
 
+  get prepare(): AnyPrepare {
+    if (this.#phases === undefined && this.#hold.isUnderWay) throw latePrepare();
+    return this.#ownPhases().prepare;
+  }
+
   get complete(): AnyComplete {
-    return (callback) => complete(this.#hold, this.#parts, callback);
+    return (callback) => {
+      const phases = this.#ownPhases();
+      phases.setUp(this.#hold.isUnderWay ? "staged" : "atomic");
+      return complete(this.#hold, this.#parts, phases, callback);
+    };
+  }
+
+  #ownPhases(): Phases {
+    const { transactions } = this.#parts;
+    this.#phases ??= new Phases(this.#hold, this.#runtime.engine, transactions);
+    return this.#phases;
   }
 
   /** A mistake rejects, so that it is seen where the call is awaited and ends no process where it is not. */

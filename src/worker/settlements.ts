@@ -15,7 +15,7 @@ import { discard, removalOf } from "./discard.js";
 import type { Hold } from "./hold.js";
 
 /** How often an outcome is decided while others keep changing the job. */
-const decisionsMax = 20;
+export const decisionsMax = 20;
 
 /** How long to wait before a settlement that the store could not take is sent again. */
 const retryMinMs = 100;
@@ -290,7 +290,11 @@ interface Stale {
   readonly job: Job | null;
 }
 
-function changeOf({ hold, job, follow }: Settlement, event: JobEvent): Change {
+/** The change that settles an attempt with an event that was decided on `job`. */
+export function changeOf(
+  { hold, job, follow }: Pick<Settlement, "hold" | "job" | "follow">,
+  event: JobEvent,
+): Change {
   const expect = { version: job.version, token: hold.job.token };
   return follow === undefined
     ? { job: hold.key, expect, event }

@@ -5,6 +5,7 @@
 import type { Client } from "../client/client.js";
 import { keepAlive } from "../client/keep-alive.js";
 import type { Runtime } from "../client/runtime.js";
+import type { TransactionSource } from "../client/transactions/source.js";
 import type { ClaimedJob } from "../engine/engine.js";
 import { type AttemptOutcome, runAttempt } from "./attempt.js";
 import { Claims } from "./claims.js";
@@ -37,6 +38,8 @@ export interface WorkerOptions {
   readonly graceMs?: number;
   /** The version that the worker's presence names. */
   readonly packageVersion?: string;
+  /** Where the transactions of handlers come from. */
+  readonly transactions?: TransactionSource<unknown>;
 }
 
 /** Where a worker is in its life. It is started once and stopped once. */
@@ -102,6 +105,7 @@ class JobWorker implements Worker {
       notes: this.#notes,
       leases: this.#leases,
       settlements: this.#settlements,
+      transactions: options.transactions,
     };
     this.#claims = new Claims({
       runtime,

@@ -78,7 +78,8 @@ function execute(
 
 /**
  * Handler transactions on a better-sqlite3 connection to the store's own file. They are synchronous: each begins with
- * `BEGIN IMMEDIATE` when `prepare` or `complete` calls back and ends when the callback returns.
+ * `BEGIN IMMEDIATE` when `prepare` or `complete` calls back and ends when the callback returns. In atomic mode
+ * `prepare` only reads, because a transaction that stays open would stop every other writer of the file.
  *
  * @example
  * const service = await connect(shop, { url: "file:shop.db", transactions: betterSqliteTransactions(db) });
@@ -98,6 +99,14 @@ export function betterSqliteTransactions<Client extends BetterSqliteClient>(
         // SQLite ends some failed transactions by itself.
         if (db.inTransaction) db.exec("ROLLBACK");
         throw error;
+      }
+    },
+    read: (work) => {
+      db.exec("PRAGMA query_only = 1; BEGIN");
+      try {
+        return work(db);
+      } finally {
+        db.exec("ROLLBACK; PRAGMA query_only = 0");
       }
     },
   };

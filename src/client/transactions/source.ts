@@ -17,12 +17,14 @@ export interface AsyncTransactionSource<Client> {
   readonly kind: "async";
   run<Value>(work: (client: Client) => Promise<Value>): Promise<Value>;
   /** How the store uses the client; by its structure if left out. */
-  readonly enlist?: (client: Client) => CallerTransaction;
+  enlist?(client: Client): CallerTransaction;
 }
 
 /** A source of synchronous transactions, as better-sqlite3's are. */
 export interface SyncTransactionSource<Client> {
   readonly kind: "sync";
   run<Value>(work: (client: Client) => Value): Value;
-  readonly enlist?: (client: Client) => CallerTransaction;
+  /** Runs work that only reads; a write fails. */
+  read<Value>(work: (client: Client) => Value): Value;
+  enlist?(client: Client): CallerTransaction;
 }

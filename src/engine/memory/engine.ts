@@ -7,7 +7,6 @@ import type { Capabilities } from "../capabilities.js";
 import { type Clock, systemClock } from "../clock.js";
 import type {
   AppendOutcome,
-  AttemptLease,
   Change,
   ClaimAnswer,
   ClaimAsk,
@@ -19,6 +18,7 @@ import type {
   LoadedJob,
   RenewOutcome,
   SyncStore,
+  TokenLease,
   WakeTopic,
 } from "../engine.js";
 import { StoreClosed, transactionsNotSupported } from "../errors.js";
@@ -127,7 +127,7 @@ class MemoryEngine implements Engine {
     return this.#step((store) => changes.map((change) => appendChange(store, change, "worker")));
   }
 
-  async hold(_lease: AttemptLease, tx: CallerTransaction): Promise<boolean> {
+  async hold(_lease: TokenLease, tx: CallerTransaction): Promise<boolean> {
     this.#refuse(tx);
     return false;
   }

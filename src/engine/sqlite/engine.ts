@@ -10,7 +10,6 @@ import type { Capabilities } from "../capabilities.js";
 import { type Clock, systemClock } from "../clock.js";
 import type {
   AppendOutcome,
-  AttemptLease,
   Change,
   ClaimAnswer,
   ClaimAsk,
@@ -23,6 +22,7 @@ import type {
   LoadedJob,
   RenewOutcome,
   SyncStore,
+  TokenLease,
   WakeTopic,
 } from "../engine.js";
 import { StoreClosed } from "../errors.js";
@@ -162,10 +162,10 @@ class SqliteEngine implements Engine {
   }
 
   /** Nobody else can write once the transaction does, and before that there is nothing to lock: the settlement compares. */
-  async hold({ job, version, token }: AttemptLease, tx: CallerTransaction): Promise<boolean> {
+  async hold({ job, token }: TokenLease, tx: CallerTransaction): Promise<boolean> {
     const [log] = this.#enlisted.read(tx, "load", [job.id]);
     const found = log && loadedJob(log, false)?.job;
-    return found?.state === "active" && found.version === version && found.token === token;
+    return found?.state === "active" && found.token === token;
   }
 
   within(tx: SyncTransaction): SyncStore {
