@@ -3,8 +3,8 @@
  *
  *   run the callback → make its outcome → wait for the notes → settle, with what follows
  *
- * Where the service has a source of transactions, all but the waiting happens in one transaction of the
- * user's own client, which commits with the outcome or not at all.
+ * Where the service has a source of transactions, this happens in one transaction of the user's own client,
+ * which commits with the outcome or not at all.
  */
 import type { Client } from "../client/client.js";
 import { Continuation, continueWith, prepareContinuation } from "../client/continuation.js";
@@ -89,6 +89,8 @@ async function steps(
 ): Promise<Completed> {
   const { transactions } = parts;
   if (transactions === undefined) return withoutTransaction(hold, parts, callback);
+  // A note that came after the outcome would be lost, and one on its way could wait for the transaction.
+  if (hold.notesUnderWay > 0) await parts.notes.quiet(hold);
   return transactions.kind === "sync"
     ? inSyncTransaction(hold, parts, transactions, callback)
     : inTransaction(hold, parts, transactions, phases, callback);
@@ -138,9 +140,7 @@ async function inSyncTransaction(
   source: SyncTransactionSource<unknown>,
   callback: CompleteCallback,
 ): Promise<Completed> {
-  const { client, notes } = parts;
-  // Nothing can be awaited inside, and a note that came after the outcome would be lost.
-  if (hold.notesUnderWay > 0) await notes.quiet(hold);
+  const { client } = parts;
   try {
     const [completion, stored] = source.run((tx) => {
       const completion = atOnce(

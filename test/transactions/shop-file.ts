@@ -5,13 +5,18 @@ import { onTestFinished } from "vitest";
 import { shop } from "../client/shop.js";
 import { openService, stores } from "../support/stores.js";
 
-/** A service on a fresh file with a table `orders`, and the shop's own connection to it. */
-export async function openShop(options: ConnectOptions = {}) {
+/** A fresh file for jobs. */
+export async function sqliteStore(): Promise<{ readonly url: string; readonly path: string }> {
   const store = stores.find(({ name }) => name === "sqlite");
   if (store === undefined) throw new Error("There is no SQLite store.");
   const url = await store.freshUrl();
-  const path = url.slice("file:".length);
-  const service = await openService({ ...store, freshUrl: async () => url }, shop, options);
+  return { url, path: url.slice("file:".length) };
+}
+
+/** A service on a fresh file with a table `orders`, and the shop's own connection to it. */
+export async function openShop(options: ConnectOptions = {}) {
+  const { url, path } = await sqliteStore();
+  const service = await openService({ name: "sqlite", freshUrl: async () => url }, shop, options);
   const db = new Database(path);
   onTestFinished(() => void db.close());
   db.exec("CREATE TABLE orders (id TEXT PRIMARY KEY)");
