@@ -41,13 +41,10 @@ function withNumbers(row: object): StatementRow {
   return Object.fromEntries(values) as StatementRow;
 }
 
-/** The client that an interactive transaction hands out, whichever way it is declared. */
-type TransactionOf<Prisma> = Prisma extends {
-  $transaction: {
-    (work: readonly never[], options?: never): unknown;
-    (work: (tx: infer Transaction) => Promise<never>, options?: never): unknown;
-  };
-}
+/** The client that an interactive transaction hands out: the last way in which `$transaction` is declared. */
+type TransactionOf<Prisma extends { $transaction(work: never): unknown }> = Parameters<
+  Prisma["$transaction"]
+>[0] extends (tx: infer Transaction) => unknown
   ? Transaction
   : never;
 
