@@ -34,19 +34,27 @@ export type { Backoff, BackoffName, ExponentialBackoff } from "./core/retry.js";
 export type { KeeperTimings } from "./keeper/keeper.js";
 export { type ConnectOptions, connect } from "./service/connect.js";
 export { InvalidHandler, ServiceStopped } from "./service/errors.js";
-export type { HandlerOf, JobFace, JobVersionFace } from "./service/job-face.js";
+export type { ContinueWith, HandlerOf } from "./service/inferred.js";
+export type { JobFace, JobVersionFace } from "./service/job-face.js";
 export type { AnyService, Handlers, Service, ServiceJobs } from "./service/service.js";
 
 // Create, wait and command. Expected failures are `Result` values with tagged errors.
 
 export { Result } from "better-result";
 export type { AsyncResult } from "./client/async-result.js";
-export type { CreateOptions, IdempotencyOptions } from "./client/create-options.js";
+export type { Continuation, ContinuationOptions } from "./client/continuation.js";
+export type { InsideFailure } from "./client/create-inside.js";
+export type {
+  CreateOptions,
+  IdempotencyOptions,
+  SyncCreateOptions,
+} from "./client/create-options.js";
 export {
   CommandRefused,
   IdempotencyConflict,
   InvalidOption,
   InvalidPayload,
+  JobAlreadyCompleted,
   JobEnded,
   JobExists,
   JobNotEnqueued,
@@ -67,10 +75,46 @@ export type { Stored } from "./client/stored.js";
 export type { UntypedJobs, UntypedOptions } from "./client/untyped.js";
 export type { WaitFailure, WaitOptions } from "./client/wait.js";
 
+// Transactions of the caller's own database client.
+
+export {
+  type BetterSqliteClient,
+  betterSqliteTransactions,
+} from "./client/transactions/better-sqlite.js";
+export {
+  type DrizzleSql,
+  drizzleTransactions,
+  fromDrizzle,
+} from "./client/transactions/drizzle.js";
+export { knexTransactions } from "./client/transactions/knex.js";
+export { kyselyTransactions } from "./client/transactions/kysely.js";
+export { type PgClient, pgTransactions } from "./client/transactions/node-postgres.js";
+export { postgresJsTransactions } from "./client/transactions/postgres-js.js";
+export { prismaTransactions } from "./client/transactions/prisma.js";
+export type {
+  AsyncTransactionSource,
+  SyncTransactionSource,
+  TransactionSource,
+} from "./client/transactions/source.js";
+export type { SqlExecutor, TransactionClient } from "./client/transactions/transaction-client.js";
+export { typeOrmTransactions } from "./client/transactions/typeorm.js";
+export type { CallerTransaction } from "./engine/transaction.js";
+
 // Handle: what a handler gets, and what it may say besides a result.
 
-export { type AbortReason, type ActiveJob, JobAborted, type KeyHold } from "./worker/active-job.js";
-export { type HandlerOutcome, skip, snooze, terminate } from "./worker/outcome.js";
+export {
+  type AbortReason,
+  type ActiveJob,
+  type AnyComplete,
+  type AnyPrepare,
+  type Complete,
+  type CompleteStep,
+  JobAborted,
+  type KeyHold,
+  type Prepare,
+  type PrepareMode,
+} from "./worker/active-job.js";
+export { type Completed, type HandlerOutcome, skip, snooze, terminate } from "./worker/outcome.js";
 
 // Read and operate.
 
@@ -126,6 +170,10 @@ export {
   StoreReadOnly,
   StoreTooNew,
   StoreUnavailable,
+  TransactionConflict,
+  type TransactionError,
+  TransactionRefused,
+  TransactionsNotSupported,
 } from "./engine/errors.js";
 export type { Logger } from "./engine/logger.js";
 export { openEngine } from "./engine/open.js";

@@ -14,6 +14,8 @@ export interface Client {
   readonly activeTrace: ActiveTrace;
   /** A type of the contract at a version, if the contract names it. */
   boundJob(type: string, version: number): BoundJob | undefined;
+  /** A type of the contract at its current version, if the contract names it. */
+  currentJob(type: string): BoundJob | undefined;
 }
 
 /** Makes a client of a service. */
@@ -22,13 +24,15 @@ export function createClient(
   contract: ServiceContract,
   activeTrace: ActiveTrace = noTrace,
 ): Client {
-  const bound = new Map(
-    boundJobs(contract).map((job) => [`${job.type}@${job.definition.settings.version}`, job]),
-  );
+  const jobs = boundJobs(contract);
+  const bound = new Map(jobs.map((job) => [`${job.type}@${job.definition.settings.version}`, job]));
+  // The versions of a type come lowest first, so that the last one stays.
+  const current = new Map(jobs.map((job) => [job.type, job]));
   return {
     runtime,
     waiters: new Waiters(runtime),
     activeTrace,
     boundJob: (type, version) => bound.get(`${type}@${version}`),
+    currentJob: (type) => current.get(type),
   };
 }

@@ -17,6 +17,8 @@ import {
   timeProblem,
   whole,
 } from "./option-checks.js";
+import type { BetterSqliteClient } from "./transactions/better-sqlite.js";
+import type { TransactionClient } from "./transactions/transaction-client.js";
 
 /** Makes a create repeatable: within the window, the same key gives the same job. */
 export interface IdempotencyOptions {
@@ -47,6 +49,14 @@ export interface CreateOptions {
   readonly tags?: readonly string[];
   /** The request and trace that the job belongs to; the active OpenTelemetry span's by default. */
   readonly context?: Partial<JobContext>;
+  /** The caller's own transaction: the job is there when it commits, and never was when it rolls back. */
+  readonly tx?: TransactionClient;
+}
+
+/** The options of a create that returns its outcome at once, inside a synchronous transaction. */
+export interface SyncCreateOptions extends Omit<CreateOptions, "tx"> {
+  /** A better-sqlite3 connection to the store's file, with a transaction open. */
+  readonly tx: BetterSqliteClient;
 }
 
 /** How many tags a job may have. */
@@ -60,7 +70,7 @@ const requestIdLengthMax = 128;
 const tracestateLengthMax = 512;
 
 /** Options that later versions will know. */
-const laterOptions: ReadonlySet<string> = new Set(["tx", "blockers", "loadDependencies", "target"]);
+const laterOptions: ReadonlySet<string> = new Set(["blockers", "loadDependencies", "target"]);
 
 /** The options of a create, each with its check. */
 export const createChecks: { readonly [Name in keyof CreateOptions]-?: OptionCheck } = {
@@ -73,7 +83,14 @@ export const createChecks: { readonly [Name in keyof CreateOptions]-?: OptionChe
   idempotencyKey: idempotencyProblem,
   tags: tagsProblem,
   context: contextProblem,
+  // Recognised where it is used.
+  tx: () => null,
 };
+
+const { id: _id, idempotencyKey: _key, ...restChecks } = createChecks;
+
+/** The options of a continuation: its id is derived, which makes it repeatable already. */
+export const continuationChecks: OptionChecks = restChecks;
 
 /** What is wrong with the options of a create, or of a call that takes more, or `null` when nothing is. */
 export function createProblem(

@@ -84,6 +84,13 @@ export class CommandRefused extends TaggedError("CommandRefused")<{
   readonly state: JobState | null;
 }> {}
 
+/** Somebody else has ended the job: it was completed without its worker, cancelled by force, or has expired. */
+export class JobAlreadyCompleted extends TaggedError("JobAlreadyCompleted")<{
+  readonly message: string;
+  readonly id: string;
+  readonly state: EndedState;
+}> {}
+
 /** The error of a job that does not exist. */
 export function jobNotFound(id: string): JobNotFound {
   return new JobNotFound({ id, message: `There is no job ${id}; it may have been deleted.` });

@@ -4,11 +4,17 @@
  */
 import { Result } from "better-result";
 import { type Validation, validate } from "../contract/schema.js";
-import { type AppendOutcome, batchMax, type Change } from "../engine/engine.js";
-import type { StoreError } from "../engine/errors.js";
+import { type AppendOutcome, batchMax } from "../engine/engine.js";
+import { type StoreError, type TransactionError, TransactionRefused } from "../engine/errors.js";
 import { AsyncResult, attempt, refusal, storeFault } from "./async-result.js";
 import type { Client } from "./client.js";
-import { type CreateOptions, createChecks, createProblem } from "./create-options.js";
+import { type InsideFailure, submitInside, submitInsideSync } from "./create-inside.js";
+import {
+  type CreateOptions,
+  createChecks,
+  createProblem,
+  type SyncCreateOptions,
+} from "./create-options.js";
 import {
   type IdempotencyConflict,
   InvalidOption,
@@ -24,7 +30,10 @@ import {
   type PreparedCreate,
   prepareCreate,
 } from "./prepare.js";
-import { createChange, type Rejected, type Submitted, submitted } from "./submit.js";
+import { runSteps } from "./store-steps.js";
+import { createChange, followKey, type Rejected, type Submitted, submitted } from "./submit.js";
+import type { BetterSqliteClient } from "./transactions/better-sqlite.js";
+import type { TransactionClient } from "./transactions/transaction-client.js";
 import { type WaitFailure, type WaitOptions, waitChecks, waitForJob } from "./wait.js";
 
 /** The most jobs that one `createMany` makes. */
@@ -33,7 +42,9 @@ export const createManyMax = batchMax;
 /** How many of them go to the store at a time, so that it stores some while the next are being prepared. */
 const createManyPart = 250;
 
-const runChecks = { ...createChecks, ...waitChecks };
+/** A run waits for its job, which nobody can start before the caller's transaction ends. */
+const { tx: _tx, ...createChecksOfRun } = createChecks;
+const runChecks = { ...createChecksOfRun, ...waitChecks };
 
 /** The failures of a submit. */
 export type SubmitFailure =
@@ -41,6 +52,7 @@ export type SubmitFailure =
   | InvalidOption
   | IdempotencyConflict
   | JobExists
+  | TransactionError
   | StoreError;
 
 /** The failures of a create: those of a submit, and a key that let no new job in. */
@@ -53,9 +65,12 @@ export type Submission<Ref> =
   | ({ readonly outcome: "rejected" } & Rejected);
 
 /** One job of a `createMany`: its payload and its options. */
-export interface NewJob<Input> extends CreateOptions {
+export interface NewJob<Input> extends Omit<CreateOptions, "tx"> {
   readonly payload: Input;
 }
+
+/** The outcome of each job of a `createMany`, in their order. */
+type Created<Ref> = readonly Result<Ref, CreateFailure>[];
 
 /** Makes jobs of one type and version. `Input` is what its schema takes, `Payload` and `Value` what is stored. */
 export class JobCreator<Input, Payload, Value> {
@@ -94,14 +109,47 @@ export class JobCreator<Input, Payload, Value> {
   /** Creates up to `createManyMax` jobs in one go. Each has its own outcome, in the order of the jobs. */
   createMany(
     jobs: readonly NewJob<Input>[],
-  ): AsyncResult<readonly Result<JobRef<Payload, Value>, CreateFailure>[], InvalidOption> {
-    return new AsyncResult(this.#createMany(jobs));
+    options?: { readonly tx?: TransactionClient },
+  ): AsyncResult<Created<JobRef<Payload, Value>>, InsideFailure> {
+    const tx = options?.tx;
+    return new AsyncResult(tx === undefined ? this.#createMany(jobs) : this.#manyInside(jobs, tx));
+  }
+
+  /** As `create`, inside a synchronous transaction of better-sqlite3; the outcome is there when it returns. */
+  createSync(
+    payload: Input,
+    options: SyncCreateOptions,
+  ): Result<JobRef<Payload, Value>, CreateFailure> {
+    return this.#submitSync(payload, options, this.#created);
+  }
+
+  /** As `submit`, inside a synchronous transaction of better-sqlite3. */
+  submitSync(
+    payload: Input,
+    options: SyncCreateOptions,
+  ): Result<Submission<JobRef<Payload, Value>>, SubmitFailure> {
+    return this.#submitSync(payload, options, this.#submission);
+  }
+
+  /** As `createMany`, inside a synchronous transaction of better-sqlite3. */
+  createManySync(
+    jobs: readonly NewJob<Input>[],
+    { tx }: { readonly tx: BetterSqliteClient },
+  ): Result<Created<JobRef<Payload, Value>>, InsideFailure> {
+    const problem = listProblem(jobs);
+    if (problem !== null) return Result.err(problem);
+    const chosenIds = new Set<string>();
+    const prepared = jobs.map((job) => this.#prepareOne(job, this.#checkNow(job), chosenIds));
+    const submissions = submitInsideSync(this.#client.runtime.engine, tx, createsOf(prepared));
+    return submissions.isErr()
+      ? Result.err(submissions.error)
+      : Result.ok(this.#inOrder(prepared, submissions.value));
   }
 
   /** Creates a job, waits until it has ended, and gives its result. */
   run(
     payload: Input,
-    options: CreateOptions & WaitOptions = {},
+    options: Omit<CreateOptions, "tx"> & WaitOptions = {},
   ): AsyncResult<Value, CreateFailure | WaitFailure> {
     const problem = createProblem(options, "a run", runChecks);
     if (problem !== null) return refusal(problem);
@@ -139,11 +187,44 @@ export class JobCreator<Input, Payload, Value> {
   ): Promise<Value | Result<never, SubmitFailure>> {
     const create = this.#prepare(checked, options);
     if (create instanceof Error) return Promise.resolve(Result.err(create));
-    return this.#client.runtime.engine.append([createChange(create)]).then((answers) => {
-      const result = submitted(this.#client, create, answered(answers, 0));
+    const { engine } = this.#client.runtime;
+    if (options?.tx !== undefined) {
+      return submitInside(engine, options.tx, [create]).then((submissions) =>
+        submissions.isErr()
+          ? Result.err(submissions.error)
+          : answerOf(only(submissions.value), create),
+      );
+    }
+    return engine.append([createChange(create)]).then((answers) => {
+      const result = this.#answer(create, answered(answers, 0));
       if (!(result instanceof Promise)) return answerOf(result, create);
       return result.then((followed) => answerOf(followed, create), storeFault);
     }, storeFault);
+  }
+
+  /** What the store's answer means. A promise only when an idempotency key has to be followed. */
+  #answer(
+    create: PreparedCreate,
+    answer: AppendOutcome,
+  ): Result<Submitted, SubmitFailure> | Promise<Result<Submitted, SubmitFailure>> {
+    const { engine } = this.#client.runtime;
+    const result = submitted(create, answer);
+    return result ?? runSteps(engine, undefined, followKey(create, answer, engine.url));
+  }
+
+  #submitSync<Value>(
+    payload: Input,
+    options: SyncCreateOptions,
+    answerOf: (result: Result<Submitted, SubmitFailure>, create: PreparedCreate) => Value,
+  ): Value | Result<never, SubmitFailure> {
+    const checked = this.#validate(payload);
+    if (checked instanceof Promise) return Result.err(checksLater(this.type, checked));
+    const create = this.#prepare(checked, options);
+    if (create instanceof Error) return Result.err(create);
+    const { tx } = options;
+    const submissions = submitInsideSync(this.#client.runtime.engine, tx, [create]);
+    if (submissions.isErr()) return Result.err(submissions.error);
+    return answerOf(only(submissions.value), create);
   }
 
   #validate(payload: unknown): Validation | Promise<Validation> {
@@ -161,11 +242,11 @@ export class JobCreator<Input, Payload, Value> {
 
   async #createMany(
     jobs: readonly NewJob<Input>[],
-  ): Promise<Result<readonly Result<JobRef<Payload, Value>, CreateFailure>[], InvalidOption>> {
-    if (!Array.isArray(jobs)) return Result.err(noList(jobs));
-    if (jobs.length > createManyMax) return Result.err(tooMany(jobs.length));
+  ): Promise<Result<Created<JobRef<Payload, Value>>, InvalidOption>> {
+    const problem = listProblem(jobs);
+    if (problem !== null) return Result.err(problem);
     const chosenIds = new Set<string>();
-    const parts: Promise<readonly Result<JobRef<Payload, Value>, CreateFailure>[]>[] = [];
+    const parts: Promise<Created<JobRef<Payload, Value>>>[] = [];
     for (let start = 0; start < jobs.length; start += createManyPart) {
       const part = jobs.slice(start, start + createManyPart);
       parts.push(this.#createPrepared(await this.#prepareMany(part, chosenIds)));
@@ -179,49 +260,81 @@ export class JobCreator<Input, Payload, Value> {
   ): Promise<readonly (PreparedCreate | SubmitFailure)[]> {
     const prepared: (PreparedCreate | SubmitFailure)[] = [];
     for (const job of jobs) {
-      if (!isObject(job)) {
-        prepared.push(noJob(job));
-        continue;
-      }
-      const checked = this.#validate(job.payload);
-      const options = optionsOf(job);
-      const create = this.#prepare(checked instanceof Promise ? await checked : checked, options);
-      const { id } = job;
-      // A batch holds one change per job, so that a second job of the same id is refused here.
-      if (id !== undefined && chosenIds.has(id)) prepared.push(chosenTwice(id));
-      else prepared.push(create);
-      if (id !== undefined) chosenIds.add(id);
+      const checked = isObject(job) ? this.#validate(job.payload) : noJob(job);
+      prepared.push(
+        this.#prepareOne(job, checked instanceof Promise ? await checked : checked, chosenIds),
+      );
     }
     return prepared;
   }
 
+  /** Prepares one of many, unless its payload could not even be checked. */
+  #prepareOne(
+    job: NewJob<Input>,
+    checked: Validation | SubmitFailure,
+    chosenIds: Set<string>,
+  ): PreparedCreate | SubmitFailure {
+    if (checked instanceof Error) return checked;
+    if ("tx" in job) return ownTransaction();
+    const create = this.#prepare(checked, optionsOf(job));
+    const { id } = job;
+    if (id === undefined) return create;
+    // A batch holds one change per job, so that a second job of the same id is refused here.
+    if (chosenIds.has(id)) return chosenTwice(id);
+    chosenIds.add(id);
+    return create;
+  }
+
+  /** Checks the payload of one of many where nobody can wait. */
+  #checkNow(job: NewJob<Input>): Validation | SubmitFailure {
+    if (!isObject(job)) return noJob(job);
+    const checked = this.#validate(job.payload);
+    return checked instanceof Promise ? checksLater(this.type, checked) : checked;
+  }
+
+  async #manyInside(
+    jobs: readonly NewJob<Input>[],
+    tx: unknown,
+  ): Promise<Result<Created<JobRef<Payload, Value>>, InsideFailure>> {
+    const problem = listProblem(jobs);
+    if (problem !== null) return Result.err(problem);
+    const prepared = await this.#prepareMany(jobs, new Set());
+    const submissions = await submitInside(this.#client.runtime.engine, tx, createsOf(prepared));
+    return submissions.isErr()
+      ? Result.err(submissions.error)
+      : Result.ok(this.#inOrder(prepared, submissions.value));
+  }
+
+  /** The outcome of every job, also of those that did not get as far as the store. */
+  #inOrder(
+    prepared: readonly (PreparedCreate | SubmitFailure)[],
+    submissions: readonly Result<Submitted, SubmitFailure>[],
+  ): Created<JobRef<Payload, Value>> {
+    let next = 0;
+    return prepared.map((create) =>
+      create instanceof Error
+        ? Result.err(create)
+        : this.#created(submissions[next++] as Result<Submitted, SubmitFailure>, create),
+    );
+  }
+
   async #createPrepared(
     prepared: readonly (PreparedCreate | SubmitFailure)[],
-  ): Promise<readonly Result<JobRef<Payload, Value>, CreateFailure>[]> {
+  ): Promise<Created<JobRef<Payload, Value>>> {
     try {
-      const answers = await this.#client.runtime.engine.append(changesOf(prepared));
-      return await this.#manyCreated(prepared, answers);
+      const creates = createsOf(prepared);
+      const changes = creates.map((create) => createChange(create));
+      const answers = await this.#client.runtime.engine.append(changes);
+      const submissions: Result<Submitted, SubmitFailure>[] = [];
+      for (const [index, create] of creates.entries()) {
+        const result = this.#answer(create, answered(answers, index));
+        submissions.push(result instanceof Promise ? await result : result);
+      }
+      return this.#inOrder(prepared, submissions);
     } catch (error) {
       const fault = storeFault(error);
       return prepared.map((create) => (create instanceof Error ? Result.err(create) : fault));
     }
-  }
-
-  async #manyCreated(
-    prepared: readonly (PreparedCreate | SubmitFailure)[],
-    answers: readonly AppendOutcome[],
-  ): Promise<readonly Result<JobRef<Payload, Value>, CreateFailure>[]> {
-    const results: Result<JobRef<Payload, Value>, CreateFailure>[] = [];
-    let next = 0;
-    for (const create of prepared) {
-      if (create instanceof Error) {
-        results.push(Result.err(create));
-        continue;
-      }
-      const result = submitted(this.#client, create, answered(answers, next++));
-      results.push(this.#created(result instanceof Promise ? await result : result, create));
-    }
-    return results;
   }
 
   readonly #created = (
@@ -261,10 +374,19 @@ function optionsOf<Input>(job: NewJob<Input>): CreateOptions | undefined {
   return undefined;
 }
 
-function changesOf(prepared: readonly (PreparedCreate | SubmitFailure)[]): readonly Change[] {
-  const changes: Change[] = [];
-  for (const create of prepared) if (!(create instanceof Error)) changes.push(createChange(create));
-  return changes;
+/** Those that get as far as the store. */
+function createsOf(
+  prepared: readonly (PreparedCreate | SubmitFailure)[],
+): readonly PreparedCreate[] {
+  return prepared.filter((create) => !(create instanceof Error)) as PreparedCreate[];
+}
+
+function only(
+  submissions: readonly Result<Submitted, SubmitFailure>[],
+): Result<Submitted, SubmitFailure> {
+  const [submission] = submissions;
+  if (submission === undefined) throw new Error("A create inside a transaction had no outcome.");
+  return submission;
 }
 
 function answered(answers: readonly AppendOutcome[], index: number): AppendOutcome {
@@ -295,14 +417,29 @@ function chosenTwice(id: string): JobExists {
   });
 }
 
-function noList(jobs: unknown): InvalidOption {
-  const message = `createMany takes a list of { payload, … }, not ${kindOf(jobs)}.`;
-  return new InvalidOption({ field: "jobs", message });
+function listProblem(jobs: unknown): InvalidOption | null {
+  if (!Array.isArray(jobs)) {
+    const message = `createMany takes a list of { payload, … }, not ${kindOf(jobs)}.`;
+    return new InvalidOption({ field: "jobs", message });
+  }
+  return jobs.length > createManyMax ? tooMany(jobs.length) : null;
+}
+
+/** The error of a payload that cannot be checked before a synchronous call returns. */
+function checksLater(type: string, checked: Promise<unknown>): TransactionRefused {
+  checked.catch(() => {});
+  const message = `The schema of ${type} checks its payload asynchronously, which a synchronous create cannot wait for; begin the transaction by hand and await create.`;
+  return new TransactionRefused({ reason: "not_synchronous", message });
 }
 
 function noJob(job: unknown): InvalidOption {
   const message = `A job of a createMany must be an object with a payload, not ${kindOf(job)}.`;
   return new InvalidOption({ field: "jobs", message });
+}
+
+function ownTransaction(): InvalidOption {
+  const message = "Jobs of one createMany share a transaction: give tx to createMany itself.";
+  return new InvalidOption({ field: "tx", message });
 }
 
 function tooMany(count: number): InvalidOption {

@@ -46,12 +46,13 @@ type Writable<T> = { -readonly [Name in keyof T]: T[Name] };
 
 const noOptions: CreateOptions = {};
 
-/** Prepares the create of a payload that its schema has accepted. */
+/** Prepares the create of a payload that its schema has accepted, in a chain if one is named. */
 export function prepareCreate(
   client: Client,
   target: CreateTarget,
   value: unknown,
   options: CreateOptions = noOptions,
+  chainId?: string,
 ): PreparedCreate | InvalidPayload | InvalidOption {
   const problem = options === noOptions ? null : createProblem(options);
   if (problem !== null) return problem;
@@ -76,6 +77,9 @@ export function prepareCreate(
     payload: payload.json,
   });
   if (key !== null) command.key = key;
+  // A job that may be continued is the first of a chain, which has its id.
+  if (chainId !== undefined) command.chainId = chainId;
+  else if (target.settings.continuations.length > 0) command.chainId = id;
   if (idempotency !== null) command.idempotencyKey = idempotency.key;
   const decision = decide(null, command, now);
   if (!decision.ok || decision.event.name !== "created")

@@ -6,9 +6,9 @@ import { isEnded } from "../core/job.js";
 import type { AppendOutcome, Change } from "../engine/engine.js";
 import { StoreBusy, type StoreError } from "../engine/errors.js";
 import type { StoredRecord } from "../engine/record.js";
-import type { Client } from "./client.js";
 import { IdempotencyConflict, JobExists, type JobNotEnqueued } from "./errors.js";
 import type { PreparedCreate, PreparedIdempotency } from "./prepare.js";
+import { appendOne, loadOne, type StoreStep } from "./store-steps.js";
 
 /** How often a create follows an idempotency key that others keep changing. */
 const idempotencyTriesMax = 10;
@@ -48,12 +48,11 @@ export function createChange({ event, idempotency }: PreparedCreate, recordVersi
 
 const createdAt = { version: 0 } as const;
 
-/** What the store's answer means. A promise only when an idempotency key has to be followed. */
+/** What the store's answer means; `null` when an idempotency key has to be followed. */
 export function submitted(
-  client: Client,
   create: PreparedCreate,
   answer: AppendOutcome,
-): Result<Submitted, SubmitFailure> | Promise<Result<Submitted, SubmitFailure>> {
+): Result<Submitted, SubmitFailure> | null {
   const { event } = create;
   switch (answer.outcome) {
     case "appended":
@@ -66,8 +65,7 @@ export function submitted(
     case "not_admitted":
       return Result.ok(notAdmitted(create, answer.admission));
     case "record_conflict":
-      if (create.idempotency === null) throw new Error("A create without a record met one.");
-      return followKey(client, create, create.idempotency, answer.current);
+      return null;
   }
 }
 
@@ -96,38 +94,35 @@ function jobExists(id: string): JobExists {
 }
 
 /** The idempotency key was used before: the job of that use is the answer, or gives way to a new one. */
-async function followKey(
-  client: Client,
+export function* followKey(
   create: PreparedCreate,
-  idempotency: PreparedIdempotency,
-  found: StoredRecord | null,
-): Promise<Result<Submitted, SubmitFailure>> {
-  const { engine } = client.runtime;
-  let current = found;
+  answer: AppendOutcome,
+  url: string,
+): StoreStep<Result<Submitted, SubmitFailure>> {
+  const { idempotency } = create;
+  if (idempotency === null || answer.outcome !== "record_conflict")
+    throw new Error("A create without a record met one.");
+  let { current } = answer;
   for (let tries = 0; tries < idempotencyTriesMax; tries++) {
     const use = current === null ? null : usedBy(current);
-    if (use !== null && !(await givesWay(client, idempotency, use.jobId))) {
+    if (use !== null && !(yield* givesWay(idempotency, use.jobId))) {
       if (use.payloadHash !== idempotency.payloadHash)
         return Result.err(conflict(idempotency.key, use.jobId));
       return Result.ok({ outcome: "existing", id: use.jobId });
     }
-    const [answer] = await engine.append([createChange(create, current?.version ?? 0)]);
-    if (answer === undefined) throw new Error("The store gave no answer to a create.");
-    if (answer.outcome !== "record_conflict") return submitted(client, create, answer);
-    current = answer.current;
+    const next = yield* appendOne(createChange(create, current?.version ?? 0));
+    const result = submitted(create, next);
+    if (result !== null) return result;
+    current = next.outcome === "record_conflict" ? next.current : null;
   }
   const message = `The idempotency key "${idempotency.key}" kept changing hands; create the job again.`;
-  return Result.err(new StoreBusy({ url: engine.url, message }));
+  return Result.err(new StoreBusy({ url, message }));
 }
 
 /** Whether the job of an earlier use lets a new one in. */
-async function givesWay(
-  client: Client,
-  { scope }: PreparedIdempotency,
-  jobId: string,
-): Promise<boolean> {
+function* givesWay({ scope }: PreparedIdempotency, jobId: string): StoreStep<boolean> {
   if (scope === "any") return false;
-  const [loaded] = await client.runtime.engine.load([jobId]);
+  const loaded = yield* loadOne(jobId);
   return !loaded || isEnded(loaded.job.state);
 }
 

@@ -7,9 +7,9 @@ import { definitionsOf, queueOf, type ServiceContract } from "../contract/defini
 import { resolveSettings } from "../contract/settings.js";
 import type { Json } from "../core/json.js";
 import { nameProblem } from "../core/names.js";
-import type { StoreError } from "../engine/errors.js";
 import { type AsyncResult, refusal } from "./async-result.js";
 import type { Client } from "./client.js";
+import type { InsideFailure } from "./create-inside.js";
 import type { CreateOptions } from "./create-options.js";
 import { InvalidOption } from "./errors.js";
 import {
@@ -81,9 +81,11 @@ export class UntypedJobs {
   createMany(
     type: string,
     jobs: readonly NewJob<Json>[],
-    options: Pick<UntypedOptions, "version" | "queue"> = {},
-  ): AsyncResult<readonly Result<JobRef, CreateFailure>[], InvalidOption | StoreError> {
-    return this.#with(type, "a createMany", options, (creator) => creator.createMany(jobs));
+    options: Pick<UntypedOptions, "version" | "queue" | "tx"> = {},
+  ): AsyncResult<readonly Result<JobRef, CreateFailure>[], InsideFailure> {
+    return this.#with(type, "a createMany", options, (creator, rest) =>
+      creator.createMany(jobs, rest),
+    );
   }
 
   #with<Value, Failure extends Error>(

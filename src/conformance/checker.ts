@@ -186,9 +186,14 @@ export class LogChecker {
     );
   }
 
-  /** A create that replaced a job took its place, also where retries by hand have overfilled the key. */
+  /**
+   * A create that replaced a job took its place, also where retries by hand have overfilled the key.
+   * A continuation that was not let in is skipped at once, and must not be open for longer.
+   */
   #checkCreate(event: EventOf<"created">): void {
-    if (event.key === undefined || event.policy?.outcome === "replaced") return;
+    const outcome = event.policy?.outcome;
+    if (event.key === undefined || outcome === "replaced") return;
+    if (outcome === "rejected" || outcome === "coalesced") return;
     const depth = event.key.maxActive + event.key.maxQueued;
     const unfinished = this.#unfinished.size(event.key.hash);
     if (unfinished < depth) return;

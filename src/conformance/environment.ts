@@ -147,6 +147,13 @@ export class Environment {
     return this.load(change.job.id);
   }
 
+  /** The job that a change creates. */
+  folded(creation: Change): Job {
+    const { job } = evolve(null, creation.event);
+    assert.ok(job, "the change creates a job");
+    return job;
+  }
+
   /** Creates several jobs, one after the other. */
   async createMany(count: number, job: NewJob = {}): Promise<readonly Job[]> {
     const jobs: Job[] = [];
@@ -198,11 +205,11 @@ export class Environment {
     return job;
   }
 
-  /** A worker settles the attempt that it claimed, as it knows the job. */
-  async settle(job: Job, wish: Wish): Promise<AppendOutcome> {
+  /** A worker settles the attempt that it claimed, as it knows the job, with what follows from it. */
+  async settle(job: Job, wish: Wish, follow?: readonly Change[]): Promise<AppendOutcome> {
     const actor: Actor = `worker:${job.worker ?? defaults.worker}`;
     const change = this.change(job, { actor, ...wish }, job.token);
-    const [outcome] = await this.engine.settle([change]);
+    const [outcome] = await this.engine.settle([follow ? { ...change, follow } : change]);
     assert.ok(outcome, "settle gives one outcome per change");
     return outcome;
   }

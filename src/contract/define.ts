@@ -28,6 +28,7 @@ export interface JobSpec<
   Payload extends Schema,
   Result extends Schema | undefined,
   Version extends number,
+  Continuations extends string = string,
 > extends JobOptions {
   /**
    * What a job is given. Its output is stored as JSON and checked again before the handler, so that
@@ -37,6 +38,11 @@ export interface JobSpec<
   /** What a handler returns. Without one, what it returns is stored unchecked and typed as JSON. */
   readonly result?: Result;
   readonly version?: Version;
+  /**
+   * The job types of the service that a job of this type may continue with. One that names continuations and
+   * no `result` always continues; one that names both may do either.
+   */
+  readonly continuations?: readonly Continuations[];
 }
 
 /** Defines a job type. Throws `InvalidDefinition` for an option that cannot work. */
@@ -44,13 +50,20 @@ export function defineJob<
   Payload extends Schema,
   Result extends Schema | undefined = undefined,
   const Version extends number = 1,
+  const Continuations extends string = never,
 >(
-  spec: JobSpec<Payload, Result, Version>,
+  spec: JobSpec<Payload, Result, Version, Continuations>,
   // What surrounds the call, such as `versions(…)`, must not widen what the spec leaves out.
-): JobDefinition<Payload, NoInfer<Result>, NoInfer<Version>> {
+): JobDefinition<Payload, NoInfer<Result>, NoInfer<Version>, NoInfer<Continuations>> {
   checkJobOptions(spec);
   const { payload, result, ...options } = spec;
-  const settings = resolveSettings(options) as JobDefinition<Payload, Result, Version>["settings"];
+  // Every setting is as the options say; only the compiler cannot follow the version and the names through.
+  const settings = resolveSettings(options) as JobDefinition<
+    Payload,
+    Result,
+    Version,
+    Continuations
+  >["settings"];
   return { kind: "job", payload, result: result as Result, settings };
 }
 
@@ -87,7 +100,22 @@ export function defineService<const Entries extends JobEntries>(
     if (!isKind(entry, "job") && !isKind(entry, "versions"))
       fail(`jobs.${type}`, "must come from defineJob or versions");
   }
+  checkContinuations({ kind: "service", name, jobs });
   return withSharedLimits({ kind: "service", name, jobs });
+}
+
+/** A chain stays within its service, so that every continuation is one of its job types. */
+function checkContinuations(contract: ServiceContract): void {
+  for (const { type, definition } of boundJobs(contract)) {
+    for (const next of definition.settings.continuations) {
+      if (Object.hasOwn(contract.jobs, next)) continue;
+      const known = Object.keys(contract.jobs).join(", ");
+      fail(
+        `jobs.${type}.continuations`,
+        `names ${next}, which is no job of the service; use ${known}`,
+      );
+    }
+  }
 }
 
 /** Whether a value, which plain JavaScript may have made, is a part of a contract. */

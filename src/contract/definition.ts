@@ -12,11 +12,15 @@ export interface JobDefinition<
   Payload extends Schema = Schema,
   Result extends Schema | undefined = Schema | undefined,
   Version extends number = number,
+  Continuations extends string = string,
 > {
   readonly kind: "job";
   readonly payload: Payload;
   readonly result: Result;
-  readonly settings: JobSettings & { readonly version: Version };
+  readonly settings: JobSettings & {
+    readonly version: Version;
+    readonly continuations: readonly Continuations[];
+  };
 }
 
 /** A job type: one definition, or several versions side by side of which the highest is current. */

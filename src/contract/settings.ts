@@ -69,6 +69,8 @@ export interface JobOptions {
   /** Whether exhausted tries end as `dead`; true by default, otherwise as `failed`. */
   readonly deadLetter?: boolean;
   readonly retention?: RetentionOptions;
+  /** The job types of the service that a job of this type may continue with; none by default. */
+  readonly continuations?: readonly string[];
 }
 
 /** The settings of a job type with every default filled in. */
@@ -90,6 +92,7 @@ export interface JobSettings {
   readonly logs: boolean;
   readonly deadLetter: boolean;
   readonly retention: { readonly [State in EndedState]: number };
+  readonly continuations: readonly string[];
 }
 
 const secondMs = 1_000;
@@ -163,5 +166,6 @@ export function resolveSettings(options: JobOptions): JobSettings {
     logs: options.logs ?? true,
     deadLetter: options.deadLetter ?? true,
     retention: { ...retentionDefaults, ...options.retention },
+    continuations: options.continuations ?? [],
   };
 }

@@ -41,6 +41,7 @@ const jobChecks: Checks = {
   logs: yesOrNo,
   deadLetter: yesOrNo,
   retention: () => null,
+  continuations: namesCheck,
 };
 
 const retryChecks: Checks = {
@@ -71,8 +72,6 @@ const retentionChecks: Checks = Object.fromEntries(endedStates.map((state) => [s
 
 /** Options that later versions will know. */
 const laterOptions: ReadonlySet<string> = new Set([
-  "continuations",
-  "continueWith",
   "blockers",
   "hooks",
   "onStart",
@@ -151,6 +150,12 @@ function checkMembers(place: string, members: object, checks: Checks): void {
 /** A problem that is a sentence of its own stands after the field's name and a colon. */
 function sentence(field: string, problem: string): string {
   return problem.endsWith(".") ? `${field}: ${problem}` : `${field} ${problem}.`;
+}
+
+/** Whether the names are those of jobs, the service knows. */
+function namesCheck(value: unknown): string | null {
+  const good = Array.isArray(value) && value.every((name) => typeof name === "string");
+  return good ? null : 'must be a list of job types, such as ["ship", "refund"]';
 }
 
 function schemaCheck(value: unknown): string | null {

@@ -3,6 +3,10 @@
  * so that deriving it twice gives the same thing once.
  */
 import { createHash } from "node:crypto";
+import { type Admission, policyOutcome } from "./admission.js";
+import { decide } from "./decide.js";
+import type { EventOf, JobEvent } from "./event.js";
+import { evolve } from "./evolve.js";
 import { type Blocker, isEnded, type Job, type JobState } from "./job.js";
 
 /** The id of a job that follows from another: the same cause always gives the same id. */
@@ -15,9 +19,33 @@ export function chainOf(job: Pick<Job, "id" | "chainId">): string {
   return job.chainId ?? job.id;
 }
 
-/** The id of the job that continues this run of a job. */
-export function continuationId(job: Pick<Job, "id" | "run">): string {
-  return derivedId(`${job.id}#${job.run}`, "continuation");
+/** The id of the job that continues this run of a job, also where its own id is used again after it was deleted. */
+export function continuationId(job: Pick<Job, "id" | "run" | "createdAt">): string {
+  return derivedId(`${job.id}@${job.createdAt}#${job.run}`, "continuation");
+}
+
+/**
+ * The events of a continuation that its key does not let in: it is created and skipped at once, because what
+ * it follows from has happened, and so that its chain has an end.
+ */
+export function refusedContinuation(
+  event: EventOf<"created">,
+  admission: Extract<Admission, { outcome: "rejected" | "coalesced" }>,
+): { readonly created: EventOf<"created">; readonly skipped: JobEvent } {
+  const created = { ...event, policy: policyOutcome(admission) };
+  const decision = decide(
+    evolve(null, created).job,
+    {
+      command: "skip",
+      eventId: `${event.id}:skipped`,
+      actor: event.actor,
+      reason: `${admission.outcome} late`,
+    },
+    event.at,
+  );
+  if (!decision.ok)
+    throw new Error(`A new job could not be skipped: ${decision.rejection.message}`);
+  return { created, skipped: decision.event };
 }
 
 /** What the blockers of a job mean for it now. */

@@ -11,6 +11,7 @@ import type { Capabilities } from "./capabilities.js";
 import type { StoreError } from "./errors.js";
 import type { Queries, QueryName } from "./query.js";
 import type { RecordWrite, StoredRecord, SwapOutcome } from "./record.js";
+import type { CallerTransaction, SyncTransaction } from "./transaction.js";
 
 /** The most changes, notes, renewals or claimed jobs that one call may carry. */
 export const batchMax = 1_000;
@@ -32,7 +33,8 @@ export interface Change {
   };
   /**
    * What follows from the event, in order: the create of a continuation, and what happens to it at once.
-   * It is stored if and only if the event is. A continuation that a full key refuses is created and `skipped`.
+   * It is stored if and only if the event is. A continuation that a full key refuses, or would answer with
+   * another job, is created and `skipped`, and what follows from it in turn is dropped.
    */
   readonly follow?: readonly Change[];
 }
@@ -95,10 +97,14 @@ export interface ClaimAnswer {
   readonly nextDueAt: number | null;
 }
 
-/** A lease to renew. */
-export interface HeldLease {
+/** The lease that a token stands for. */
+export interface TokenLease {
   readonly job: JobKey;
   readonly token: number;
+}
+
+/** A lease to renew. */
+export interface HeldLease extends TokenLease {
   readonly leaseMs: number;
 }
 
@@ -129,6 +135,13 @@ export interface DueJob extends JobKey {
   readonly token: number;
 }
 
+/** What a store does inside a synchronous transaction of the caller's: done when the call returns. */
+export interface SyncStore {
+  load(ids: readonly string[]): readonly (LoadedJob | null)[];
+  append(changes: readonly Change[]): readonly AppendOutcome[];
+  settle(changes: readonly Change[]): readonly AppendOutcome[];
+}
+
 /** An event with its place in the feed. */
 export interface FeedItem {
   /** Opaque; give it to `tail` to go on after this event. */
@@ -152,10 +165,11 @@ export interface Engine {
   /**
    * Folds jobs from their logs, in the order of the ids; `null` for one that does not exist.
    * Sees every append that this process was told of; others' may lag, and an append tells.
+   * With a transaction it reads there, and sees what that has done.
    */
   load(
     ids: readonly string[],
-    options?: { readonly history?: boolean },
+    options?: { readonly history?: boolean; readonly tx?: CallerTransaction },
   ): Promise<readonly (LoadedJob | null)[]>;
 
   /**
@@ -166,8 +180,12 @@ export interface Engine {
    * Ending an active job from outside keeps its key and cap slots until its worker confirms or its lease lapses,
    * and the id of one that was deleted is taken for as long. What the keeper gives under a token says that the
    * lease of that token has lapsed, and is a `conflict` where it has been renewed.
+   *
+   * With a transaction of the caller's everything happens there, is durable when the caller commits and gone when
+   * it rolls back; hints go out after the commit. An engine without the capability throws `TransactionsNotSupported`,
+   * a transaction that cannot be used `TransactionRefused`, and one that must be run again `TransactionConflict`.
    */
-  append(changes: readonly Change[]): Promise<readonly AppendOutcome[]>;
+  append(changes: readonly Change[], tx?: CallerTransaction): Promise<readonly AppendOutcome[]>;
 
   /**
    * Appends notes (progress, logs, emitted events, heartbeats, ignored outcomes). Durable; no version.
@@ -185,8 +203,21 @@ export interface Engine {
   /** Extends leases and the slots that go with them. */
   renew(held: readonly HeldLease[]): Promise<readonly RenewOutcome[]>;
 
-  /** Appends outcomes by version and token, then frees lease and slots and lets the next of the key in. */
-  settle(changes: readonly Change[]): Promise<readonly AppendOutcome[]>;
+  /**
+   * Appends outcomes by version and token, then frees lease and slots and lets the next of the key in.
+   * With a transaction of the caller's, as `append` has it.
+   */
+  settle(changes: readonly Change[], tx?: CallerTransaction): Promise<readonly AppendOutcome[]>;
+
+  /**
+   * Locks the lease of a token until the caller's transaction ends, so that nobody else ends the job before it does;
+   * renewals and the reaper take a locked lease as held. Gives whether the lease stands.
+   * A store that lets only one transaction write locks nothing here, and the settlement compares.
+   */
+  hold(lease: TokenLease, tx: CallerTransaction): Promise<boolean>;
+
+  /** The store inside a synchronous transaction. Throws like `append` with one. */
+  within(tx: SyncTransaction): SyncStore;
 
   /** Reads records, in the order of the ids. */
   records(ids: readonly string[]): Promise<readonly (StoredRecord | null)[]>;

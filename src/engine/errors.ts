@@ -33,6 +33,45 @@ export class StoreFailed extends TaggedError("StoreFailed")<
   StoreFault & { readonly code?: string }
 > {}
 
+/** The store cannot take part in transactions of the caller's. */
+export class TransactionsNotSupported extends TaggedError("TransactionsNotSupported")<StoreFault> {}
+
+/** The caller's transaction cannot be used. Nothing was done in it. */
+export class TransactionRefused extends TaggedError("TransactionRefused")<{
+  readonly message: string;
+  /**
+   * `not_open`: no transaction is open on the client, or it ended too early; `closed`: the connection is;
+   * `read_only`: it may not write; `another_store`: it leads to another database than the jobs';
+   * `not_synchronous`: it cannot be used by a synchronous call.
+   */
+  readonly reason: "not_open" | "closed" | "read_only" | "another_store" | "not_synchronous";
+}> {}
+
+/** Another transaction was in the way of the caller's: roll it back and run it again. */
+export class TransactionConflict extends TaggedError("TransactionConflict")<{
+  readonly message: string;
+  /** The driver's code, such as `40P01` or `SQLITE_BUSY`. */
+  readonly code?: string;
+}> {}
+
+/** What can go wrong with a transaction of the caller's besides the store itself. */
+export type TransactionError = TransactionsNotSupported | TransactionRefused | TransactionConflict;
+
+/** Whether a caught value is about a transaction of the caller's. */
+export function isTransactionError(value: unknown): value is TransactionError {
+  return (
+    value instanceof TransactionsNotSupported ||
+    value instanceof TransactionRefused ||
+    value instanceof TransactionConflict
+  );
+}
+
+/** The error of a store that cannot take part in transactions of the caller's. */
+export function transactionsNotSupported(url: string): TransactionsNotSupported {
+  const message = `The store ${url} cannot take part in a transaction of yours; use a file: or postgres: store, or leave tx out.`;
+  return new TransactionsNotSupported({ url, message });
+}
+
 /** Any fault of a store. */
 export type StoreError =
   | StoreUnavailable

@@ -14,18 +14,20 @@ import {
   whole,
 } from "../client/option-checks.js";
 import { openTelemetryTrace } from "../client/trace.js";
+import type { TransactionSource } from "../client/transactions/source.js";
 import type { JobEntries, ServiceContract } from "../contract/definition.js";
 import { concurrencyLimit } from "../contract/validate.js";
 import { nameProblem } from "../core/names.js";
 import { type Clock, systemClock } from "../engine/clock.js";
 import type { Engine } from "../engine/engine.js";
+import { transactionsNotSupported } from "../engine/errors.js";
 import { type Logger, silentLogger } from "../engine/logger.js";
 import { defaultUrl, openEngine } from "../engine/open.js";
 import type { KeeperTimings } from "../keeper/keeper.js";
 import { Service } from "./service.js";
 
 /** How a service is connected. */
-export interface ConnectOptions {
+export interface ConnectOptions<Tx = undefined> {
   /** The store: `file:jobs.db` (SQLite) or `memory:`; `file:millrace.db` by default. */
   readonly url?: string;
   /** An engine that is open already, in place of a URL. Whoever opened it closes it. */
@@ -38,6 +40,11 @@ export interface ConnectOptions {
   readonly graceMs?: number;
   /** Whether a started service tends the store (lapsed leases, deadlines, retention); true by default. */
   readonly keeper?: boolean | KeeperTimings;
+  /**
+   * Where `tx` in `prepare` and `complete` comes from, such as `pgTransactions(pool)` or
+   * `betterSqliteTransactions(db)`: a client of the database that the jobs are in.
+   */
+  readonly transactions?: TransactionSource<Tx>;
   /** Where the runtime says what it does; it is silent by default. */
   readonly logger?: Logger;
   readonly clock?: Clock;
@@ -46,15 +53,16 @@ export interface ConnectOptions {
 
 /**
  * Connects a service to its store. A store that cannot be used throws a typed error (`StoreUnavailable`,
- * `StoreReadOnly`, `StoreCorrupt`, `StoreTooNew` and others).
+ * `StoreReadOnly`, `StoreCorrupt`, `StoreTooNew` and others), and one that cannot take part in the caller's
+ * transactions `TransactionsNotSupported` when it is asked to.
  *
  * @example
  * const service = await connect(shop, { url: "file:jobs.db" });
  */
-export async function connect<Entries extends JobEntries>(
+export async function connect<Entries extends JobEntries, Tx = undefined>(
   contract: ServiceContract<Entries>,
-  options: ConnectOptions = {},
-): Promise<Service<Entries>> {
+  options: ConnectOptions<Tx> = {},
+): Promise<Service<Entries, Tx>> {
   checkContract(contract);
   checkOptions(options);
   const { clock = systemClock, logger = silentLogger, url = defaultUrl, keeper = true } = options;
@@ -63,14 +71,18 @@ export async function connect<Entries extends JobEntries>(
   const engine = options.engine ?? (await openEngine(url, { clock, logger }));
   const ownsEngine = options.engine === undefined;
   try {
+    const { transactions } = options;
+    if (transactions !== undefined && !engine.capabilities.transactions)
+      throw transactionsNotSupported(engine.url);
     await engine.provision();
     const runtime = { engine, clock, ids, logger, instance, service: contract.name };
     const client = createClient(runtime, contract, await openTelemetryTrace());
-    return new Service(client, contract, {
+    return new Service<Entries, Tx>(client, contract, {
       ownsEngine,
       keeper: keeper === true ? {} : keeper,
       ...(options.concurrency === undefined ? null : { concurrency: options.concurrency }),
       ...(options.graceMs === undefined ? null : { graceMs: options.graceMs }),
+      ...(transactions === undefined ? null : { transactions }),
     });
   } catch (fault) {
     if (ownsEngine) await engine.close();
@@ -89,12 +101,13 @@ const connectChecks: { readonly [Name in keyof ConnectOptions]-?: OptionCheck } 
       : `${String(graceMs)} is not a number of milliseconds; give 0 or more.`,
   keeper: (keeper) =>
     typeof keeper === "boolean" || isObject(keeper) ? null : "It must be true, false or timings.",
+  transactions: membersProblem("run"),
   logger: membersProblem("info", "warn", "error"),
   clock: membersProblem("now", "monotonic", "after"),
   ids: membersProblem("jobId", "eventId", "randomHex"),
 };
 
-function checkOptions(options: ConnectOptions): void {
+function checkOptions(options: ConnectOptions<unknown>): void {
   const problem = optionsProblem("connect", options, connectChecks);
   if (problem !== null) throw problem;
   if (options.url === undefined || options.engine === undefined) return;

@@ -7,6 +7,7 @@ import { JobRef } from "../client/job-ref.js";
 import { keepAlive } from "../client/keep-alive.js";
 import { Keys, Queues } from "../client/queues.js";
 import { Reads } from "../client/reads.js";
+import type { TransactionSource } from "../client/transactions/source.js";
 import { UntypedJobs } from "../client/untyped.js";
 import {
   type BoundJob,
@@ -18,24 +19,27 @@ import type { Engine } from "../engine/engine.js";
 import { createKeeper, type Keeper, type KeeperTimings } from "../keeper/keeper.js";
 import { createWorker, type Handler, type Worker, type WorkerJob } from "../worker/worker.js";
 import { InvalidHandler, ServiceStopped } from "./errors.js";
-import { type CurrentOf, type HandlerOf, JobFace } from "./job-face.js";
+import type { CurrentOf, HandlerOf } from "./inferred.js";
+import { JobFace } from "./job-face.js";
 import { packageVersion } from "./package-version.js";
 
 /** The signals that `wait` takes as the wish to stop. */
 const stopSignals = ["SIGINT", "SIGTERM"] as const;
 
 /** The job types of a service by name. */
-export type ServiceJobs<Entries extends JobEntries> = {
-  readonly [Type in keyof Entries]: JobFace<Entries[Type]>;
+export type ServiceJobs<Entries extends JobEntries, Tx = undefined> = {
+  readonly [Type in keyof Entries]: JobFace<Entries[Type], Entries, Tx>;
 };
 
 /** Handlers by the name of their type. */
-export type Handlers<Entries extends JobEntries> = {
-  readonly [Type in keyof Entries]?: HandlerOf<CurrentOf<Entries[Type]>>;
+export type Handlers<Entries extends JobEntries, Tx = undefined> = {
+  readonly [Type in keyof Entries]?: HandlerOf<CurrentOf<Entries[Type]>, Entries, Tx>;
 };
 
 /** How a service runs. */
 export interface ServiceSettings {
+  /** Where the transactions of handlers come from. */
+  readonly transactions?: TransactionSource<unknown>;
   readonly concurrency?: number;
   readonly graceMs?: number;
   readonly keeper: KeeperTimings | false;
@@ -44,20 +48,20 @@ export interface ServiceSettings {
 }
 
 /**
- * A service that is connected to its store; made by `connect`.
+ * A service that is connected to its store; made by `connect`. `Tx` is the client of its handlers' transactions.
  *
  * @example
  * service.jobs.sendReceipt.handle(async (job) => ({ messageId: await send(job.payload) }));
  * await service.start();
  * await service.wait();
  */
-export class Service<Entries extends JobEntries = JobEntries> {
+export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
   readonly name: string;
   /** The name of this process among those of the service. */
   readonly instance: string;
   readonly engine: Engine;
   /** The contract's job types: create them, run them, handle them. */
-  readonly jobs: ServiceJobs<Entries>;
+  readonly jobs: ServiceJobs<Entries, Tx>;
   /** Jobs by the name of their type, of types that no contract names, too. */
   readonly untyped: UntypedJobs;
   readonly reads: Reads;
@@ -98,7 +102,7 @@ export class Service<Entries extends JobEntries = JobEntries> {
   }
 
   /** Registers the handlers of several types at once. Throws `InvalidHandler` for one that cannot run. */
-  handle(handlers: Handlers<Entries>): void {
+  handle(handlers: Handlers<Entries, Tx>): void {
     for (const [type, handler] of Object.entries(handlers)) {
       if (!Object.hasOwn(this.jobs, type)) {
         const known = Object.keys(this.jobs).join(", ");
@@ -161,15 +165,16 @@ export class Service<Entries extends JobEntries = JobEntries> {
 
   async #start(): Promise<void> {
     const { runtime } = this.#client;
-    const { concurrency, graceMs, keeper } = this.#settings;
+    const { concurrency, graceMs, keeper, transactions } = this.#settings;
     const jobs = [...this.#handlers.values()];
     if (jobs.length > 0) {
       this.#worker = createWorker({
-        runtime,
+        client: this.#client,
         jobs,
         packageVersion: packageVersion(),
         ...(concurrency === undefined ? null : { concurrency }),
         ...(graceMs === undefined ? null : { graceMs }),
+        ...(transactions === undefined ? null : { transactions }),
       });
     }
     if (keeper !== false)
@@ -201,7 +206,7 @@ export class Service<Entries extends JobEntries = JobEntries> {
     }
   }
 
-  #faces(): ServiceJobs<Entries> {
+  #faces(): ServiceJobs<Entries, Tx> {
     const register = (bound: BoundJob, handler: Handler) => this.#register(bound, handler);
     const byType = new Map<string, [BoundJob, ...BoundJob[]]>();
     for (const bound of boundJobs(this.#contract)) {
@@ -213,7 +218,7 @@ export class Service<Entries extends JobEntries = JobEntries> {
       type,
       new JobFace(this.#client, versions, register),
     ]);
-    return Object.fromEntries(faces) as ServiceJobs<Entries>;
+    return Object.fromEntries(faces) as ServiceJobs<Entries, Tx>;
   }
 
   #register(bound: BoundJob, handler: Handler): void {

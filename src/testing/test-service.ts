@@ -14,7 +14,7 @@ import { type Logger, silentLogger } from "../engine/logger.js";
 import { openMemory } from "../engine/memory/engine.js";
 import { createKeeper } from "../keeper/keeper.js";
 import { checkContract, connect } from "../service/connect.js";
-import type { CurrentOf, PayloadOf, ValueOf } from "../service/job-face.js";
+import type { CurrentOf, PayloadOf, ValueOf } from "../service/inferred.js";
 import type { Service } from "../service/service.js";
 import { countedIds } from "./counted-ids.js";
 import { type DrainOptions, type DrainParts, drainAll, drainNow } from "./drain.js";

@@ -1,9 +1,12 @@
 /**
  * What a handler gets: the job that it carries out, and the ways to speak while it does.
  */
+
+import type { Continuation, ContinuationOptions } from "../client/continuation.js";
 import type { JobContext, LogEntry, Progress } from "../core/job.js";
 import type { Json } from "../core/json.js";
 import { type AbortReason, JobAborted } from "./abort.js";
+import type { Completed } from "./outcome.js";
 
 export { type AbortReason, JobAborted };
 
@@ -17,8 +20,45 @@ export interface KeyHold {
   readonly isFresh: boolean;
 }
 
+/**
+ * Completes a job from inside its handler, with the value that the callback gives or with `continueWith(…)`.
+ * What it resolves with is what the handler returns.
+ */
+export type Complete<Value, ContinueWith, Tx = undefined> = (
+  callback: (step: CompleteStep<ContinueWith, Tx>) => Value | Promise<Value>,
+) => Promise<Completed>;
+
+/** What the callback of `complete` is given. */
+export interface CompleteStep<ContinueWith, Tx> {
+  /** A transaction of the client that `connect` was given: what it writes commits with the outcome. */
+  readonly tx: Tx;
+  readonly continueWith: ContinueWith;
+}
+
+/**
+ * How a handler uses transactions. `atomic`: one transaction from `prepare` to `complete`;
+ * `staged`: one for each of them, with time for long work between them.
+ */
+export type PrepareMode = "atomic" | "staged";
+
+/** Reads, and in staged mode writes, before the work begins. Gives what the callback gives. */
+export type Prepare<Tx = undefined> = <Value = void>(
+  options: { readonly mode: PrepareMode },
+  callback?: (step: { readonly tx: Tx }) => Value | Promise<Value>,
+) => Promise<Value>;
+
+/** `prepare` whatever the client. */
+export type AnyPrepare = Prepare<unknown>;
+
+/** `complete` where no contract says what the job may continue with. */
+export type AnyComplete = Complete<
+  unknown,
+  (type: string, payload: unknown, options?: ContinuationOptions) => Continuation,
+  unknown
+>;
+
 /** The job that a handler carries out. Every method may be taken apart from the job. */
-export interface ActiveJob<Payload> {
+export interface ActiveJob<Payload, Completing = AnyComplete, Preparing = AnyPrepare> {
   readonly id: string;
   readonly type: string;
   /** The payload as the job type's schema gives it. */
@@ -47,4 +87,21 @@ export interface ActiveJob<Payload> {
   readonly emit: (topic: string, data?: Json) => Promise<void>;
   /** Renews the hold on the job now, and records that the handler lives. */
   readonly heartbeat: () => Promise<void>;
+  /**
+   * Says how the handler uses transactions, and reads in one before the work begins. A handler that does without it
+   * is staged, or atomic when it calls `complete` before it awaits anything; `prepare` then comes too late and throws.
+   *
+   * @example
+   * const order = await job.prepare({ mode: "staged" }, ({ tx }) => findOrder(tx, job.payload.orderId));
+   */
+  readonly prepare: Preparing;
+  /**
+   * Completes the job with a value, or with the next job of its chain, in one transaction with what the callback
+   * writes through `tx`, where `connect` was given a source of transactions. The outcome is stored when the promise
+   * resolves; it rejects with `JobAlreadyCompleted` where somebody else has ended the job.
+   *
+   * @example
+   * return job.complete(({ continueWith }) => continueWith("ship", { orderId }));
+   */
+  readonly complete: Completing;
 }

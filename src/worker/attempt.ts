@@ -6,40 +6,61 @@
  *
  * Every step but the last may end the attempt with an outcome; `conclude` turns the outcome,
  * and whatever the handler was told meanwhile, into the one command that is settled.
+ * A handler may also settle its job itself while it runs: see `complete.ts`.
  */
 import type { Runtime } from "../client/runtime.js";
-import { issuesSentence, type Validation, validate } from "../contract/schema.js";
-import type { JobError } from "../core/job.js";
-import { jsonText } from "../core/json.js";
+import { validate } from "../contract/schema.js";
 import type { Outcome } from "./conclude.js";
 import type { Hold } from "./hold.js";
 import { cut, jobError } from "./job-error.js";
-import type { Leases } from "./leases.js";
-import type { Notes } from "./notes.js";
 import { type HandlerOutcome, isHandlerOutcome, Skip, Snooze } from "./outcome.js";
-import { RunningJob } from "./running-job.js";
+import { InvalidResult, notValid, resultOutcome, terminated } from "./result.js";
+import { RunningJob, type RunningJobParts } from "./running-job.js";
 
-/** What an attempt works with. */
-export interface AttemptParts {
-  readonly runtime: Runtime;
-  readonly notes: Notes;
-  readonly leases: Leases;
-}
+/** How an attempt went. `settled`: the handler has completed its job itself, and nothing is left to settle. */
+export type AttemptOutcome = Outcome | { readonly kind: "settled" };
 
 /** Carries out one attempt. Whatever happens inside, it gives an outcome and never rejects. */
-export async function runAttempt(hold: Hold, parts: AttemptParts): Promise<Outcome> {
-  let outcome: Outcome;
+export async function runAttempt(hold: Hold, parts: RunningJobParts): Promise<AttemptOutcome> {
+  const { runtime } = parts.client;
+  let outcome: AttemptOutcome;
   try {
     outcome = await steps(hold, parts);
   } catch (thrown) {
-    outcome = isHandlerOutcome(thrown) ? said(thrown) : threw(hold, thrown, parts.runtime);
+    outcome = thrownOutcome(hold, thrown, runtime);
   }
+  if (hold.completion !== undefined) outcome = await completed(hold, outcome, runtime);
+  if (hold.letGo !== undefined) await hold.letGo();
   if (hold.notesUnderWay > 0) await parts.notes.quiet(hold);
   return outcome;
 }
 
-async function steps(hold: Hold, parts: AttemptParts): Promise<Outcome> {
-  const { runtime, notes, leases } = parts;
+/** What the handler's own `complete` means for the attempt. A failed one counts even if nobody awaited it. */
+async function completed(hold: Hold, outcome: Outcome, runtime: Runtime): Promise<AttemptOutcome> {
+  let failure: unknown;
+  try {
+    await hold.completion;
+  } catch (thrown) {
+    failure = thrown;
+  }
+  if (hold.phase === "settled") {
+    if (failure === undefined && outcome.kind !== "returned") {
+      const fields = { jobId: hold.job.id, type: hold.job.type, outcome: outcome.kind };
+      runtime.logger.warn(fields, "A handler went wrong after it had completed its job.");
+    }
+    return { kind: "settled" };
+  }
+  return outcome.kind === "returned" ? thrownOutcome(hold, failure, runtime) : outcome;
+}
+
+function thrownOutcome(hold: Hold, thrown: unknown, runtime: Runtime): Outcome {
+  if (isHandlerOutcome(thrown)) return said(thrown);
+  if (thrown instanceof InvalidResult) return terminated("result", thrown.message);
+  return threw(hold, thrown, runtime);
+}
+
+async function steps(hold: Hold, parts: RunningJobParts): Promise<Outcome> {
+  const { runtime } = parts.client;
   if (leaseIsOld(hold, runtime)) return { kind: "given_back" };
 
   const { definition } = hold.lane.bound;
@@ -50,14 +71,17 @@ async function steps(hold: Hold, parts: AttemptParts): Promise<Outcome> {
   if (deadlineHasCome(hold, runtime)) return { kind: "expired" };
   if (hold.aborted) throw hold.aborted;
 
-  const active = new RunningJob(hold, payload.value, runtime, notes, leases);
-  const returned = await hold.lane.handler(active);
+  const active = new RunningJob(hold, payload.value, parts);
+  const working = hold.lane.handler(active);
+  hold.isUnderWay = true;
+  const returned = await working;
   if (isHandlerOutcome(returned)) return said(returned);
+  // What a transaction has open since prepare commits with the result.
+  if (hold.letGo !== undefined && !hold.completion) await active.complete(() => returned);
+  if (hold.completion !== undefined) return { kind: "returned" };
 
-  if (definition.result === undefined) return asResult(returned);
-  const checkingResult = validate(definition.result, returned);
-  const result = checkingResult instanceof Promise ? await checkingResult : checkingResult;
-  return result.ok ? asResult(result.value) : notValid("result", result);
+  const checkingResult = resultOutcome(hold, returned);
+  return checkingResult instanceof Promise ? await checkingResult : checkingResult;
 }
 
 /** A claim that took very long may have used up so much of its lease that another worker is near. */
@@ -70,15 +94,6 @@ function deadlineHasCome({ job }: Hold, runtime: Runtime): boolean {
   return job.deadline !== undefined && job.deadline <= runtime.engine.now();
 }
 
-/** A result is stored as the JSON that it is, so that later readers see what the store sees. */
-function asResult(value: unknown): Outcome {
-  if (value === undefined) return { kind: "returned" };
-  const json = jsonText(value);
-  if (json.ok) return { kind: "returned", result: JSON.parse(json.text) };
-  const { path, message } = json.problem;
-  return terminated("result", `The result cannot be stored: ${path || "it"} ${message}.`);
-}
-
 /** Jobs keep no stack traces, so that the log is the place to find one. */
 function threw({ job, aborted }: Hold, thrown: unknown, { logger }: Runtime): Outcome {
   if (aborted === undefined) {
@@ -86,17 +101,6 @@ function threw({ job, aborted }: Hold, thrown: unknown, { logger }: Runtime): Ou
     logger.warn(fields, "A handler threw.");
   }
   return { kind: "threw", error: jobError(thrown, "error") };
-}
-
-function notValid(
-  what: "payload" | "result",
-  { issues }: Extract<Validation, { ok: false }>,
-): Outcome {
-  return terminated(what, `The ${what} is not valid: ${issuesSentence(issues)}`);
-}
-
-function terminated(reason: JobError["reason"], message: string): Outcome {
-  return { kind: "terminated", error: { message: cut(message), reason } };
 }
 
 function said(outcome: HandlerOutcome): Outcome {

@@ -4,6 +4,7 @@
  */
 import type { Runtime } from "../client/runtime.js";
 import type { Command } from "../core/command.js";
+import type { Continuation } from "../core/event.js";
 import type { JobError } from "../core/job.js";
 import type { Json } from "../core/json.js";
 import { type Backoff, retryDelayMs } from "../core/retry.js";
@@ -11,7 +12,7 @@ import type { Hold } from "./hold.js";
 
 /** How a try went, before anybody asks what that means for the job. */
 export type Outcome =
-  | { readonly kind: "returned"; readonly result?: Json }
+  | { readonly kind: "returned"; readonly result?: Json; readonly continuation?: Continuation }
   | { readonly kind: "threw"; readonly error: JobError }
   /** Retrying cannot help. */
   | { readonly kind: "terminated"; readonly error: JobError }
@@ -71,8 +72,9 @@ function commandOf(
   const held = { eventId: ids.eventId(), actor: `worker:${instance}`, token } as const;
   switch (outcome.kind) {
     case "returned": {
-      const { result } = outcome;
+      const { result, continuation } = outcome;
       const completed = { command: "complete", completedBy: instance, ...held } as const;
+      if (continuation !== undefined) return { ...completed, continuation };
       return result === undefined ? completed : { ...completed, result };
     }
     case "threw":

@@ -11,8 +11,16 @@ const fenceShare = 2 / 3;
 
 /** Times with `At` are on the worker's monotonic clock, unless they say otherwise. */
 export class Hold {
-  /** Whether the handler runs, its outcome is being stored, or all is done. */
-  phase: "running" | "settling" | "over" = "running";
+  /** Whether the handler runs, the outcome is being stored, is stored while the handler still runs, or all is done. */
+  phase: "running" | "settling" | "settled" | "over" = "running";
+  /** What the handler's own call of `complete` came to, once it has called it. */
+  completion: Promise<unknown> | undefined;
+  /** Whether that call is under way. */
+  isCompleting = false;
+  /** Whether the handler has come to its first await, after which it can no longer choose to be atomic. */
+  isUnderWay = false;
+  /** Rolls back the transaction that the handler has open, if it has one. */
+  letGo: (() => Promise<void>) | undefined;
   /** The store says that the job is no longer this worker's, or the worker cannot be sure that it is. */
   isLost = false;
   /** The handler ignored its signal for longer than the grace time, and its place was given away. */

@@ -48,7 +48,7 @@ export class Holds {
 
   /** Asks a handler to stop, and abandons it if it has not after the grace time. */
   abort(hold: Hold, reason: AbortReason): void {
-    if (hold.aborted || hold.phase !== "running") return;
+    if (hold.aborted || !handlerRuns(hold)) return;
     const { runtime, graceMs } = this.#options;
     hold.abandonAt = runtime.clock.monotonic() + graceMs;
     hold.abort(reason);
@@ -77,7 +77,7 @@ export class Holds {
     const now = this.#options.runtime.clock.monotonic();
     let next = Number.POSITIVE_INFINITY;
     for (const hold of this.#holds) {
-      if (hold.phase !== "running") continue;
+      if (!handlerRuns(hold)) continue;
       if (nextCheckAt(hold) <= now) this.#act(hold, now);
       next = Math.min(next, nextCheckAt(hold));
     }
@@ -112,12 +112,19 @@ export class Holds {
     );
     hold.abandoned = true;
     hold.isLost = true;
+    void hold.letGo?.();
     this.#holds.delete(hold);
     this.#options.onAbandoned(hold);
   }
 }
 
+/** A handler that has completed its job may have something to put away, and is watched until it returns. */
+function handlerRuns({ phase }: Hold): boolean {
+  return phase === "running" || phase === "settled";
+}
+
 function nextCheckAt(hold: Hold): number {
   if (hold.aborted) return hold.abandonAt;
+  if (hold.phase === "settled") return hold.timeoutAt;
   return Math.min(hold.timeoutAt, hold.deadlineAt, hold.fenceAt);
 }

@@ -44,7 +44,7 @@ export class Leases {
 
   /** Renews one lease now. */
   async renew(hold: Hold): Promise<void> {
-    if (!hold.abandoned) await this.#renew([hold]);
+    if (!hold.abandoned && hold.phase !== "settled") await this.#renew([hold]);
   }
 
   /** Renews nothing any more. */
@@ -70,6 +70,7 @@ export class Leases {
     const now = this.#runtime.clock.monotonic();
     const due: Hold[] = [];
     for (const hold of this.#holds) {
+      if (hold.phase === "settled") continue;
       const ageMs = now - hold.renewedAt;
       if (ageMs >= hold.lane.renewMs * share) due.push(hold);
     }

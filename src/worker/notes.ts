@@ -45,7 +45,7 @@ export class Notes {
    */
   add(hold: Hold, make: (origin: NoteOrigin) => Command): Promise<void> {
     const { ids, instance, engine } = this.#runtime;
-    if (hold.phase !== "running") return refused(hold, "The handler has returned already.");
+    if (hold.phase !== "running") return refused(hold, "It has its outcome already.");
     if (hold.notesUnderWay >= notesUnderWayMax) {
       return refused(hold, `More than ${notesUnderWayMax} notes are on their way; await them.`);
     }

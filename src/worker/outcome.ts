@@ -18,6 +18,18 @@ export class Snooze extends TaggedError("Snooze")<{
 /** Ends the job as `skipped`; made by `skip`. */
 export class Skip extends TaggedError("Skip")<{ readonly message: string }> {}
 
+/** The handler has completed its job itself; given by `job.complete`, and returned in place of a result. */
+export class Completed {
+  readonly jobId: string;
+  /** The job that continues the chain, if one does. */
+  readonly continuedBy: string | undefined;
+
+  constructor(jobId: string, continuedBy?: string) {
+    this.jobId = jobId;
+    this.continuedBy = continuedBy;
+  }
+}
+
 /** What a handler returns or throws instead of a result. */
 export type HandlerOutcome = Terminate | Snooze | Skip;
 

@@ -6,11 +6,13 @@
 import type { Runtime } from "../client/runtime.js";
 import type { JobContext, LogEntry, Progress } from "../core/job.js";
 import { type Json, jsonText } from "../core/json.js";
-import type { ActiveJob, KeyHold } from "./active-job.js";
+import type { ActiveJob, AnyComplete, AnyPrepare, KeyHold } from "./active-job.js";
+import { type CompleteParts, complete } from "./complete.js";
 import type { Hold } from "./hold.js";
 import { cut } from "./job-error.js";
 import type { Leases } from "./leases.js";
 import { ignorable, type Notes } from "./notes.js";
+import { latePrepare, Phases } from "./phases.js";
 
 /** The longest log line, progress message or step that is kept; what is longer is cut. */
 const lineLengthMax = 8_192;
@@ -20,19 +22,29 @@ const topicLengthMax = 128;
 
 const levels: readonly string[] = ["info", "warn", "error"] satisfies LogEntry["level"][];
 
+/** What a running job works with. */
+export interface RunningJobParts extends CompleteParts {
+  readonly leases: Leases;
+}
+
 export class RunningJob implements ActiveJob<unknown> {
   readonly #hold: Hold;
-  readonly #runtime: Runtime;
-  readonly #notes: Notes;
-  readonly #leases: Leases;
+  readonly #parts: RunningJobParts;
   readonly payload: unknown;
+  #phases: Phases | undefined;
 
-  constructor(hold: Hold, payload: unknown, runtime: Runtime, notes: Notes, leases: Leases) {
+  constructor(hold: Hold, payload: unknown, parts: RunningJobParts) {
     this.#hold = hold;
-    this.#runtime = runtime;
-    this.#notes = notes;
-    this.#leases = leases;
+    this.#parts = parts;
     this.payload = payload;
+  }
+
+  get #runtime(): Runtime {
+    return this.#parts.client.runtime;
+  }
+
+  get #notes(): Notes {
+    return this.#parts.notes;
   }
 
   get id(): string {
@@ -119,10 +131,29 @@ export class RunningJob implements ActiveJob<unknown> {
 
   get heartbeat(): () => Promise<void> {
     return () => {
-      const renewed = this.#leases.renew(this.#hold);
+      const renewed = this.#parts.leases.renew(this.#hold);
       const noted = this.#notes.add(this.#hold, (origin) => ({ command: "heartbeat", ...origin }));
       return ignorable(Promise.all([renewed, noted]).then(() => {}));
     };
+  }
+
+  get prepare(): AnyPrepare {
+    if (this.#phases === undefined && this.#hold.isUnderWay) throw latePrepare();
+    return this.#ownPhases().prepare;
+  }
+
+  get complete(): AnyComplete {
+    return (callback) => {
+      const phases = this.#ownPhases();
+      phases.setUp(this.#hold.isUnderWay ? "staged" : "atomic");
+      return complete(this.#hold, this.#parts, phases, callback);
+    };
+  }
+
+  #ownPhases(): Phases {
+    const { transactions } = this.#parts;
+    this.#phases ??= new Phases(this.#hold, this.#runtime.engine, transactions);
+    return this.#phases;
   }
 
   /** A mistake rejects, so that it is seen where the call is awaited and ends no process where it is not. */

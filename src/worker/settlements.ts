@@ -15,7 +15,7 @@ import { discard, removalOf } from "./discard.js";
 import type { Hold } from "./hold.js";
 
 /** How often an outcome is decided while others keep changing the job. */
-const decisionsMax = 20;
+export const decisionsMax = 20;
 
 /** How long to wait before a settlement that the store could not take is sent again. */
 const retryMinMs = 100;
@@ -24,9 +24,21 @@ const retryMaxMs = 5_000;
 /** Makes the command of an outcome. It may be called again, for a newer fold of the job. */
 export type MakeCommand = () => Command;
 
+/** What became of an outcome: stored, refused because the job is no longer the worker's, or never taken by the store. */
+export type Fate =
+  | { readonly fate: "stored" }
+  | { readonly fate: "stale"; readonly job: Job | null }
+  | { readonly fate: "dropped" };
+
+const stored: Fate = { fate: "stored" };
+
 interface Settlement {
   readonly hold: Hold;
   readonly make: MakeCommand;
+  /** What is stored together with the outcome. */
+  readonly follow: readonly Change[] | undefined;
+  /** Whoever waits inside the handler to hear what became of it. */
+  readonly tell: ((fate: Fate) => void) | undefined;
   /** The job that the outcome is decided on. */
   job: Job;
   /** The event that was sent last; kept after a fault, because it may have been stored. */
@@ -41,7 +53,7 @@ export interface SettlementsOptions {
   readonly runtime: Runtime;
   /** A batch was handed to the store, so that a claim may follow in the same commit. */
   readonly onSent: () => void;
-  /** An outcome is stored, ignored or given up. */
+  /** An outcome is stored, ignored or given up; the handler may still run (`settled`). */
   readonly onOver: (hold: Hold) => void;
 }
 
@@ -64,10 +76,26 @@ export class Settlements {
 
   /** Takes an outcome; it is sent at the end of this turn together with the others. */
   add(hold: Hold, make: MakeCommand): void {
+    this.#add(hold, make, undefined, undefined);
+  }
+
+  /** Takes an outcome that its handler gives while it runs, with what follows from it; tells what became of it. */
+  settle(hold: Hold, make: MakeCommand, follow: readonly Change[] | undefined): Promise<Fate> {
+    return new Promise((tell) => this.#add(hold, make, follow, tell));
+  }
+
+  #add(
+    hold: Hold,
+    make: MakeCommand,
+    follow: Settlement["follow"],
+    tell: Settlement["tell"],
+  ): void {
     this.#unsettled++;
     this.#enqueue({
       hold,
       make,
+      follow,
+      tell,
       job: hold.job,
       event: undefined,
       isUnsure: false,
@@ -139,7 +167,7 @@ export class Settlements {
       }
       const removal = this.#stored(settlement);
       if (removal) removals.push(removal);
-      this.#over(settlement);
+      this.#over(settlement, stored);
     }
     if (removals.length > 0) void discard(removals, this.#runtime);
   }
@@ -159,13 +187,13 @@ export class Settlements {
     const history = settlements.some((settlement) => settlement.isUnsure);
     const ids = settlements.map((settlement) => settlement.hold.job.id);
     const loaded = await this.#runtime.engine.load(ids, { history });
-    const stale: { readonly settlement: Settlement; readonly job: Job }[] = [];
+    const stale: Stale[] = [];
     const now = this.#runtime.engine.now();
     for (const [index, settlement] of settlements.entries()) {
       const found = loaded[index];
       // Of a deleted job nothing is left to settle, but its slots wait for this worker's word.
-      if (!found) stale.push({ settlement, job: settlement.job });
-      else if (wasStored(settlement, found)) this.#over(settlement);
+      if (!found) stale.push({ settlement, job: null });
+      else if (wasStored(settlement, found)) this.#over(settlement, stored);
       else if (!this.#decideAgain(settlement, found.job, now)) {
         stale.push({ settlement, job: found.job });
       }
@@ -189,12 +217,11 @@ export class Settlements {
   }
 
   /** Records outcomes that came under an old token, which also frees what that token still holds. */
-  async #reportStale(
-    stale: readonly { readonly settlement: Settlement; readonly job: Job }[],
-  ): Promise<void> {
+  async #reportStale(stale: readonly Stale[]): Promise<void> {
     const { engine, ids, instance, logger } = this.#runtime;
     const notes: JobEvent[] = [];
-    for (const { settlement, job } of stale) {
+    for (const { settlement, job: found } of stale) {
+      const job = found ?? settlement.job;
       const { token } = settlement.hold.job;
       const outcome = settlement.event?.name ?? settlement.make().command;
       const origin = { eventId: ids.eventId(), actor: `worker:${instance}` } as const;
@@ -212,7 +239,7 @@ export class Settlements {
     } catch (error) {
       logger.warn({ error, outcomes: notes.length }, "Ignored outcomes could not be recorded.");
     }
-    for (const { settlement } of stale) this.#over(settlement);
+    for (const { settlement, job } of stale) this.#over(settlement, { fate: "stale", job });
   }
 
   /** The store could not take them. Each goes on its own from now on, so that none holds up another. */
@@ -220,7 +247,7 @@ export class Settlements {
     const { clock, logger } = this.#runtime;
     let delayed = 0;
     for (const settlement of settlements) {
-      if (settlement.hold.phase === "over") continue;
+      if (settlement.hold.phase !== "settling") continue;
       if (StoreClosed.is(error) || clock.monotonic() >= settlement.hold.lapsesAt) {
         this.#drop(settlement, "the store did not take it before its lease lapsed", error);
         continue;
@@ -240,12 +267,16 @@ export class Settlements {
     const outcome = settlement.event?.name ?? settlement.make().command;
     const fields = { jobId: job.id, type: job.type, outcome, error };
     this.#runtime.logger.error(fields, `An outcome was not stored: ${why}.`);
-    this.#over(settlement);
+    this.#over(settlement, { fate: "dropped" });
   }
 
-  #over(settlement: Settlement): void {
+  #over({ hold, tell }: Settlement, fate: Fate): void {
     this.#unsettled--;
-    this.#options.onOver(settlement.hold);
+    if (tell !== undefined) {
+      hold.phase = "settled";
+      tell(fate);
+    }
+    this.#options.onOver(hold);
     if (this.#unsettled > 0 || this.#waiters.length === 0) return;
     const waiters = this.#waiters;
     this.#waiters = [];
@@ -253,8 +284,21 @@ export class Settlements {
   }
 }
 
-function changeOf({ hold, job }: Settlement, event: JobEvent): Change {
-  return { job: hold.key, expect: { version: job.version, token: hold.job.token }, event };
+/** An outcome under an old token, with the job as it is now; `null` when it is gone. */
+interface Stale {
+  readonly settlement: Settlement;
+  readonly job: Job | null;
+}
+
+/** The change that settles an attempt with an event that was decided on `job`. */
+export function changeOf(
+  { hold, job, follow }: Pick<Settlement, "hold" | "job" | "follow">,
+  event: JobEvent,
+): Change {
+  const expect = { version: job.version, token: hold.job.token };
+  return follow === undefined
+    ? { job: hold.key, expect, event }
+    : { job: hold.key, expect, event, follow };
 }
 
 /** After a fault it is open whether the event was stored: its id tells. */

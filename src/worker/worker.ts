@@ -2,18 +2,21 @@
  * A worker: claims jobs, carries them out and settles them, until it is stopped.
  * `attempt.ts` tells what happens to one job; this file puts the parts together.
  */
+import type { Client } from "../client/client.js";
 import { keepAlive } from "../client/keep-alive.js";
 import type { Runtime } from "../client/runtime.js";
+import type { TransactionSource } from "../client/transactions/source.js";
 import type { ClaimedJob } from "../engine/engine.js";
-import { runAttempt } from "./attempt.js";
+import { type AttemptOutcome, runAttempt } from "./attempt.js";
 import { Claims } from "./claims.js";
-import { conclude, type Outcome } from "./conclude.js";
+import { conclude } from "./conclude.js";
 import { Hold } from "./hold.js";
 import { Holds } from "./holds.js";
 import { createLane, type Handler, type WorkerJob, type WorkerLane } from "./lane.js";
 import { Leases } from "./leases.js";
 import { Notes } from "./notes.js";
 import { Presence } from "./presence.js";
+import type { RunningJobParts } from "./running-job.js";
 import { Settlements } from "./settlements.js";
 
 export type { Handler, WorkerJob };
@@ -26,7 +29,7 @@ const unsettledShareMax = 4;
 
 /** What a worker is made of. */
 export interface WorkerOptions {
-  readonly runtime: Runtime;
+  readonly client: Client;
   /** One entry for each type and version. */
   readonly jobs: readonly WorkerJob[];
   /** How many jobs of all types the process runs at once; the sum over the types by default. */
@@ -35,6 +38,8 @@ export interface WorkerOptions {
   readonly graceMs?: number;
   /** The version that the worker's presence names. */
   readonly packageVersion?: string;
+  /** Where the transactions of handlers come from. */
+  readonly transactions?: TransactionSource<unknown>;
 }
 
 /** Where a worker is in its life. It is started once and stopped once. */
@@ -63,6 +68,7 @@ export function createWorker(options: WorkerOptions): Worker {
 
 class JobWorker implements Worker {
   readonly #runtime: Runtime;
+  readonly #parts: RunningJobParts;
   readonly #concurrency: number;
   readonly #graceMs: number;
   readonly #holds: Holds;
@@ -78,7 +84,8 @@ class JobWorker implements Worker {
   #stopped: Promise<void> | undefined;
 
   constructor(options: WorkerOptions) {
-    const { runtime, graceMs = graceDefaultMs, packageVersion = "unknown" } = options;
+    const { client, graceMs = graceDefaultMs, packageVersion = "unknown" } = options;
+    const { runtime } = client;
     const lanes = lanesOf(options.jobs);
     this.#runtime = runtime;
     this.#graceMs = graceMs;
@@ -93,6 +100,13 @@ class JobWorker implements Worker {
       onSent: () => this.#claims.poke(),
       onOver: (hold) => this.#over(hold),
     });
+    this.#parts = {
+      client,
+      notes: this.#notes,
+      leases: this.#leases,
+      settlements: this.#settlements,
+      transactions: options.transactions,
+    };
     this.#claims = new Claims({
       runtime,
       lanes,
@@ -195,8 +209,7 @@ class JobWorker implements Worker {
   }
 
   async #attempt(hold: Hold): Promise<void> {
-    const parts = { runtime: this.#runtime, notes: this.#notes, leases: this.#leases };
-    this.#finish(hold, await runAttempt(hold, parts));
+    this.#finish(hold, await runAttempt(hold, this.#parts));
   }
 
   #giveBack(hold: Hold): void {
@@ -205,10 +218,15 @@ class JobWorker implements Worker {
   }
 
   /** The handler has returned: hands the outcome over and frees the place. */
-  #finish(hold: Hold, outcome: Outcome): void {
-    hold.phase = "settling";
+  #finish(hold: Hold, outcome: AttemptOutcome): void {
     if (hold.abandoned) this.#reportReturn(hold, outcome);
     else this.#freePlace(hold);
+    if (outcome.kind === "settled") {
+      this.#holds.remove(hold);
+      this.#claims.poke();
+      return;
+    }
+    hold.phase = "settling";
     this.#settlements.add(hold, conclude(hold, outcome, this.#runtime));
   }
 
@@ -219,13 +237,13 @@ class JobWorker implements Worker {
     if (this.#running === 0) this.#onDrained?.();
   }
 
-  #reportReturn(hold: Hold, outcome: Outcome): void {
+  #reportReturn(hold: Hold, outcome: AttemptOutcome): void {
     const fields = { jobId: hold.job.id, type: hold.job.type, outcome: outcome.kind };
     this.#runtime.logger.warn(fields, "A handler that had been abandoned has returned.");
   }
 
   #over(hold: Hold): void {
-    this.#holds.remove(hold);
+    if (hold.phase !== "settled") this.#holds.remove(hold);
     if (this.#unsettledFree() === 1) this.#claims.poke();
   }
 

@@ -190,7 +190,6 @@ describe("an option of create", () => {
     ["context", { context: { traceparent: "00-1" } }, /not a W3C traceparent/],
     ["context", { context: { requestId: "" } }, /requestId/],
     ["context", { context: { tracestate: "a=b" } }, /needs a traceparent/],
-    ["tx", { tx: {} }, /^tx is not supported by this version of Millrace\.$/],
     ["blockers", { blockers: [] }, /not supported/],
     ["loadDependencies", { loadDependencies: true }, /not supported/],
     ["target", { target: "agent" }, /not supported/],

@@ -75,7 +75,7 @@ const refused: readonly (readonly [field: string, options: object, message: RegE
   ["isolate", { isolate: true }, /^isolate is not supported by this version of Millrace\.$/],
   ["blockers", { blockers: [] }, /not supported/],
   ["onStart", { onStart: () => {} }, /not supported/],
-  ["continueWith", { continueWith: [] }, /not supported/],
+  ["continuations", { continuations: "ship" }, /must be a list of job types/],
 ];
 
 describe("defineJob", () => {

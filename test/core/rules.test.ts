@@ -152,9 +152,10 @@ describe("blockers and chains", () => {
   });
 
   it("derives the same id from the same cause, and another from another run", () => {
-    const job = { id: "job-1", run: 1 };
+    const job = { id: "job-1", run: 1, createdAt: 5 };
     expect(continuationId(job)).toBe(continuationId({ ...job }));
     expect(continuationId({ ...job, run: 2 })).not.toBe(continuationId(job));
+    expect(continuationId({ ...job, createdAt: 6 })).not.toBe(continuationId(job));
     expect(derivedId("a", "b")).toMatch(/^[0-9a-f]{26}$/);
     expect([chainOf({ id: "a" }), chainOf({ id: "a", chainId: "c" })]).toEqual(["a", "c"]);
   });

@@ -57,9 +57,10 @@ export class World {
     const tokens = new Map<string, number>();
     const engine = rememberingTokens(this.#engineOf(process), tokens);
     const runtime = this.#runtime(process, instance, engine);
+    const client = createClient(runtime, contract);
     const { ledger, types } = this;
     const jobs = workerJobs({ process, tokens, ledger, types });
-    const worker = createWorker({ runtime, jobs, graceMs, concurrency: 6 });
+    const worker = createWorker({ client, jobs, graceMs, concurrency: 6 });
     const keeper = createKeeper({ runtime, contract });
     const crew = { instance, process, worker, keeper };
     this.crews.push(crew);

@@ -1,6 +1,7 @@
 // The claim loop: never more jobs than places, no time lost, and quiet when there is nothing to do.
 import { expect, it } from "vitest";
 import { z } from "zod";
+import { createClient } from "#millrace/client/client.js";
 import { defineJob, defineService, versions } from "#millrace/contract/define.js";
 import { boundJobs } from "#millrace/contract/definition.js";
 import type { ClaimAsk } from "#millrace/engine/engine.js";
@@ -144,8 +145,8 @@ it("refuses two handlers for one version of a type", () => {
   const [bound] = boundJobs(workshop.contract);
   if (bound === undefined) throw new Error("The contract is empty.");
   const job = { bound, handler: () => {} };
-  const runtime = workshop.runtime("w1");
-  expect(() => createWorker({ runtime, jobs: [job, job] })).toThrow("mail has two handlers");
+  const client = createClient(workshop.runtime("w1"), workshop.contract);
+  expect(() => createWorker({ client, jobs: [job, job] })).toThrow("mail has two handlers");
 });
 
 it("starts a new job at once, and a delayed one when it is due", async () => {

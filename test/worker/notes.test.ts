@@ -176,7 +176,7 @@ it("refuses notes after the handler has returned", async () => {
       late = job;
     },
   });
-  await expect(late?.log("too late")).rejects.toThrow("returned already");
+  await expect(late?.log("too late")).rejects.toThrow("outcome already");
   expect(await workshop.names(id)).toEqual(["created", "started", "completed"]);
 });
 

@@ -63,7 +63,8 @@ export class Workshop {
       const handler = handlers[`${bound.type}@${version}`] ?? handlers[bound.type];
       return handler ? [{ bound, handler }] : [];
     });
-    return createWorker({ runtime: this.runtime(instance), jobs, ...options });
+    const client = createClient(this.runtime(instance), this.contract);
+    return createWorker({ client, jobs, ...options });
   }
 
   async start(handlers: Record<string, Handler>, settings?: WorkerSettings): Promise<Worker> {

@@ -14,6 +14,7 @@ import { delayCases } from "./delay.js";
 import { endedSlotCases } from "./ended-slots.js";
 import { deleteCases, feedCases } from "./feed.js";
 import { fencingCases } from "./fencing.js";
+import { followCases } from "./follow.js";
 import { hintCases } from "./hints.js";
 import { historyCases } from "./history.js";
 import { keyLapseCases } from "./key-lapses.js";
@@ -35,6 +36,7 @@ export const conformanceCases: readonly ConformanceCase[] = [
   ...leaseCases,
   ...settleCases,
   ...fencingCases,
+  ...followCases,
   ...cancelCases,
   ...delayCases,
   ...deadlineCases,

@@ -3,6 +3,7 @@
  * to where its new state belongs.
  */
 import { policyOutcome } from "../../core/admission.js";
+import { refusedContinuation } from "../../core/chains.js";
 import { decide } from "../../core/decide.js";
 import type { EventOf, JobEvent } from "../../core/event.js";
 import { evolve } from "../../core/evolve.js";
@@ -27,17 +28,51 @@ export function appendChange(store: Store, change: Change, by: ChangedBy): Appen
 
   const event = copy(change.event);
   const entry = store.jobs.get(change.job.id) ?? null;
-  if (event.name === "created" && (entry !== null || isStillHeld(store, event.jobId))) {
-    return { outcome: "exists" };
+  for (const create of [change, ...(change.follow ?? [])]) {
+    if (create.event.name === "created" && isTaken(store, create.event.jobId))
+      return { outcome: "exists" };
   }
   if (event.jobId !== change.job.id || !meets(entry?.job ?? null, change)) return conflict;
   if (evolve(entry?.job ?? null, event).ignored !== null) return conflict;
-  if (event.name === "created") return appendCreated(store, event, staged);
   if (entry !== null && speaksOfLapse(event) && !hasLapsed(store, entry)) return conflict;
-
+  if (event.name === "created") {
+    const outcome = appendCreated(store, event, staged);
+    if (outcome.outcome === "appended") appendFollow(store, change.follow ?? []);
+    return outcome;
+  }
   storeStaged(store, staged.records);
   applyEvent(store, entry, event, { by, leaseMs: 0 });
+  appendFollow(store, change.follow ?? []);
   return { outcome: "appended" };
+}
+
+function isTaken(store: Store, id: string): boolean {
+  return store.jobs.has(id) || isStillHeld(store, id);
+}
+
+/** Stores what follows from a stored change. What follows from a continuation that its key refused is dropped. */
+function appendFollow(store: Store, follow: readonly Change[]): void {
+  let refused: string | null = null;
+  for (const change of follow) {
+    if (change.job.id === refused) return;
+    const event = copy(change.event);
+    if (event.name === "created") {
+      if (!appendContinuation(store, event)) refused = event.jobId;
+      continue;
+    }
+    const { outcome } = appendChange(store, change, "outside");
+    if (outcome !== "appended") throw new Error(`What follows on ${event.jobId} met ${outcome}.`);
+  }
+}
+
+/** Creates the continuation of a job; one that its key refuses is skipped at once. Gives whether it was let in. */
+function appendContinuation(store: Store, event: EventOf<"created">): boolean {
+  const outcome = appendCreated(store, event, { ok: true, records: new Map() });
+  if (outcome.outcome !== "not_admitted") return true;
+  const { created, skipped } = refusedContinuation(event, outcome.admission);
+  const cause = { by: "outside", leaseMs: 0 } as const;
+  applyEvent(store, applyEvent(store, null, created, cause), skipped, cause);
+  return false;
 }
 
 /** Appends one note, unless the fold ignores it. */

@@ -17,11 +17,14 @@ import type {
   HeldLease,
   LoadedJob,
   RenewOutcome,
+  SyncStore,
+  TokenLease,
   WakeTopic,
 } from "../engine.js";
-import { StoreClosed } from "../errors.js";
+import { StoreClosed, transactionsNotSupported } from "../errors.js";
 import type { Queries, QueryName } from "../query.js";
 import type { RecordWrite, StoredRecord, SwapOutcome } from "../record.js";
+import type { CallerTransaction } from "../transaction.js";
 import { appendChange, appendNote } from "./append.js";
 import { renewLease } from "./attempts.js";
 import { claimJobs } from "./claim.js";
@@ -76,8 +79,9 @@ class MemoryEngine implements Engine {
 
   async load(
     ids: readonly string[],
-    options?: { readonly history?: boolean },
+    options?: { readonly history?: boolean; readonly tx?: CallerTransaction },
   ): Promise<readonly (LoadedJob | null)[]> {
+    this.#refuse(options?.tx);
     return this.#step((store) =>
       ids.map((id) => {
         const entry = store.jobs.get(id);
@@ -89,7 +93,11 @@ class MemoryEngine implements Engine {
     );
   }
 
-  async append(changes: readonly Change[]): Promise<readonly AppendOutcome[]> {
+  async append(
+    changes: readonly Change[],
+    tx?: CallerTransaction,
+  ): Promise<readonly AppendOutcome[]> {
+    this.#refuse(tx);
     return this.#step((store) =>
       changes.map((change) => {
         // Only a worker names its token, so that an append under one is the worker's own.
@@ -111,8 +119,21 @@ class MemoryEngine implements Engine {
     return this.#step((store) => held.map((lease) => renewLease(store, lease)));
   }
 
-  async settle(changes: readonly Change[]): Promise<readonly AppendOutcome[]> {
+  async settle(
+    changes: readonly Change[],
+    tx?: CallerTransaction,
+  ): Promise<readonly AppendOutcome[]> {
+    this.#refuse(tx);
     return this.#step((store) => changes.map((change) => appendChange(store, change, "worker")));
+  }
+
+  async hold(_lease: TokenLease, tx: CallerTransaction): Promise<boolean> {
+    this.#refuse(tx);
+    return false;
+  }
+
+  within(): SyncStore {
+    throw transactionsNotSupported(this.url);
   }
 
   async records(ids: readonly string[]): Promise<readonly (StoredRecord | null)[]> {
@@ -157,6 +178,10 @@ class MemoryEngine implements Engine {
     this.#closed = true;
     this.#store.feed.close();
     for (const listeners of Object.values(this.#listeners)) listeners.clear();
+  }
+
+  #refuse(tx: CallerTransaction | undefined): void {
+    if (tx !== undefined) throw transactionsNotSupported(this.url);
   }
 
   /** Carries out one call in one go; its hints go out when the call is over. */

@@ -7,7 +7,7 @@ import type { JobState } from "../../core/job.js";
 import { transitions } from "../../core/transitions.js";
 import type { AppendOutcome } from "../engine.js";
 import type { FlatChange } from "./change.js";
-import { createJob } from "./create.js";
+import { createContinuation, createJob, isTaken } from "./create.js";
 import { moveOn } from "./place.js";
 import { blockingRecord, writeRecord } from "./records.js";
 import { keyOfScope, type Place, placeSlim, promoteKey, takeLease, takeWaiting } from "./slim.js";
@@ -23,24 +23,56 @@ export function* appendChange(tx: Transaction, change: FlatChange): Step<AppendO
     const current = yield* blockingRecord(tx, write);
     if (current !== "free") return { outcome: "record_conflict", current };
   }
+  const refusal = change.follow && (yield* followRefusal(tx, change.follow));
+  if (refusal) return refusal;
   const outcome = change.create
     ? yield* createJob(tx, change, change.create)
     : yield* appendToJob(tx, change);
   if (outcome.outcome === "appended") {
     for (const write of change.before ?? []) yield* writeRecord(tx, write);
     for (const write of change.after ?? []) yield* writeRecord(tx, write);
+    if (change.follow) yield* storeFollow(tx, change.follow);
   }
   return outcome;
+}
+
+/** What keeps the continuations of a change from being stored, so that it must not be stored either. */
+function* followRefusal(
+  tx: Transaction,
+  follow: readonly FlatChange[],
+): Step<AppendOutcome | null> {
+  for (const { create, id } of follow) {
+    if (create && (yield* isTaken(tx, id))) return { outcome: "exists" };
+  }
+  return null;
+}
+
+/** Stores what follows from a stored change. What follows from a continuation that its key refused is dropped. */
+function* storeFollow(tx: Transaction, follow: readonly FlatChange[]): Step<void> {
+  let refused: string | null = null;
+  for (const change of follow) {
+    if (change.create) {
+      if (!(yield* createContinuation(tx, change, change.create))) refused = change.id;
+    } else {
+      if (change.id === refused) return;
+      const { outcome } = yield* appendToJob(tx, change);
+      if (outcome !== "appended")
+        throw new Error(`What follows on job ${change.id} met ${outcome}.`);
+    }
+  }
 }
 
 /** Settles an attempt: the outcome under its token ends the lease and frees its slots. */
 export function* settleChange(tx: Transaction, change: FlatChange): Step<AppendOutcome> {
   if (change.before || change.after || change.expectToken === null)
     return yield* appendChange(tx, change);
+  const refusal = change.follow && (yield* followRefusal(tx, change.follow));
+  if (refusal) return refusal;
   const taken = yield* takeLease(change.id, change.expectVersion, change.expectToken);
   if (!taken) return conflict;
   yield* tx.dialect.appendEvent(tx, taken.slim.n, change.values);
   yield* moveOn(tx, taken, change, true);
+  if (change.follow) yield* storeFollow(tx, change.follow);
   return appended;
 }
 

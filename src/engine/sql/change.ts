@@ -45,6 +45,7 @@ export interface FlatChange {
   readonly create: NewJob | null;
   readonly before: readonly RecordWrite[] | null;
   readonly after: readonly RecordWrite[] | null;
+  readonly follow: readonly FlatChange[] | null;
 }
 
 /** A version that no job has, for a change whose event is of another job. */
@@ -72,6 +73,7 @@ export function flatChange(change: Change): FlatChange {
     create: event.name === "created" ? newJob(event) : null,
     before: records?.before ?? null,
     after: records?.after ?? null,
+    follow: change.follow?.map(flatChange) ?? null,
   };
 }
 

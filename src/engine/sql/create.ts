@@ -2,15 +2,16 @@
  * Creating jobs: the wide row, the first event and the slim row, after the key's policy has let the job in.
  */
 import { type Admission, admit, type KeyFacts, policyOutcome } from "../../core/admission.js";
+import { refusedContinuation } from "../../core/chains.js";
 import { decide } from "../../core/decide.js";
-import type { JobEvent } from "../../core/event.js";
+import type { EventOf, JobEvent } from "../../core/event.js";
 import { fold } from "../../core/evolve.js";
 import type { JobKeyPolicy, PolicyOutcome } from "../../core/job.js";
 import type { AppendOutcome } from "../engine.js";
-import type { FlatChange, NewJob } from "./change.js";
+import { detailOf, type FlatChange, type NewJob } from "./change.js";
 import { laneNumber, withPolicy } from "./log.js";
 import { Overtaken } from "./overtaken.js";
-import { endJob } from "./place.js";
+import { endJob, endStatement } from "./place.js";
 import { readEvents } from "./read.js";
 import { eventFrom, eventValues, headColumns, headOf, headValues } from "./rows.js";
 import { keyScope, placeSlim, promoteKey, takeWaiting } from "./slim.js";
@@ -40,7 +41,7 @@ export function* createJob(tx: Transaction, change: FlatChange, job: NewJob): St
 }
 
 /** Whether an id is taken: by a job, or by a deleted one whose worker has not let go and whose token would be used again. */
-function* isTaken(tx: Transaction, id: string): Step<boolean> {
+export function* isTaken(tx: Transaction, id: string): Step<boolean> {
   const taken = yield {
     sql: `SELECT id FROM jobs WHERE id = ?
       UNION ALL SELECT job FROM slots WHERE job = ? AND until IS NOT NULL AND until > ?`,
@@ -49,12 +50,45 @@ function* isTaken(tx: Transaction, id: string): Step<boolean> {
   return taken.length > 0;
 }
 
-function* storeJob(
+/** Creates the continuation of a job; one that its key refuses is skipped at once. Gives whether it was let in. */
+export function* createContinuation(
+  tx: Transaction,
+  change: FlatChange,
+  job: NewJob,
+): Step<boolean> {
+  if (job.key === null) {
+    yield* storeJob(tx, change, job, null);
+    return true;
+  }
+  const admission = yield* admitToKey(tx, job.key);
+  const policy = policyOutcome(admission);
+  yield* recordKey(tx, job, job.key, policy);
+  if (admission.outcome === "rejected" || admission.outcome === "coalesced") {
+    const { skipped } = refusedContinuation(createdEvent(change, job), admission);
+    const { n } = yield* storeWide(tx, change, job, policy);
+    yield* tx.dialect.appendEvent(tx, n, eventValues(skipped));
+    const after = { ...skipped, detail: detailOf(skipped), aggregate: null };
+    yield endStatement({ n, token: 0, startedAt: null }, after);
+    tx.woke.ended = true;
+    return false;
+  }
+  if (admission.outcome === "replaced") yield* replaceJob(tx, admission.replacedJobId, change);
+  yield* storeJob(tx, change, job, policy);
+  return true;
+}
+
+function createdEvent(change: FlatChange, job: NewJob): EventOf<"created"> {
+  const head = headOf([change.id, job.service, job.type, job.context]);
+  return eventFrom(head, change.values) as EventOf<"created">;
+}
+
+/** Writes the first event and the wide row of a job. */
+function* storeWide(
   tx: Transaction,
   change: FlatChange,
   job: NewJob,
   policy: PolicyOutcome | null,
-): Step<void> {
+): Step<{ readonly n: number; readonly lane: number }> {
   const lane = yield* laneNumber(tx, job);
   const values = policy ? withPolicy(change.values, policy) : change.values;
   const n = yield* tx.dialect.appendCreated(tx, values, job.context);
@@ -80,6 +114,16 @@ function* storeJob(
   };
   for (const tag of new Set(job.tags))
     yield { sql: "INSERT INTO tags (tag, n) VALUES (?,?)", values: [tag, n] };
+  return { n, lane };
+}
+
+function* storeJob(
+  tx: Transaction,
+  change: FlatChange,
+  job: NewJob,
+  policy: PolicyOutcome | null,
+): Step<void> {
+  const { n, lane } = yield* storeWide(tx, change, job, policy);
   yield* placeSlim(tx, {
     n,
     id: change.id,

@@ -33,6 +33,7 @@ export function isPlainCreate(change: Change): boolean {
     event.name === "created" &&
     event.jobId === change.job.id &&
     change.records === undefined &&
+    change.follow === undefined &&
     change.expect.version === 0 &&
     event.key === undefined &&
     event.runAt <= event.at &&
@@ -77,9 +78,10 @@ export type PlainEnd = readonly [
 
 /** Whether a change is a plain outcome. */
 export function isPlainEnd(change: Change): boolean {
-  const { event, expect, job, records } = change;
+  const { event, expect, job, records, follow } = change;
   return (
     records === undefined &&
+    follow === undefined &&
     expect.token !== undefined &&
     event.jobId === job.id &&
     isEnded(event.state) &&

@@ -21,6 +21,8 @@ import type {
   HeldLease,
   LoadedJob,
   RenewOutcome,
+  SyncStore,
+  TokenLease,
   WakeTopic,
 } from "../engine.js";
 import { StoreClosed } from "../errors.js";
@@ -29,16 +31,19 @@ import type { RecordWrite, StoredRecord, SwapOutcome } from "../record.js";
 import { flatChange, isNote, noteChange } from "../sql/change.js";
 import { Commits } from "../sql/commits.js";
 import { isPlainCreate, isPlainEnd, plainCreate, plainEnd } from "../sql/plain.js";
+import type { JobLog } from "../sql/read.js";
 import { type EventValues, eventFrom, eventLength, type HeadValues, headOf } from "../sql/rows.js";
+import type { CallerTransaction, SyncTransaction } from "../transaction.js";
 import { Channel } from "./channel.js";
 import { type ClaimedValues, claimedHeadLength, leaseUntilIndex } from "./claim.js";
+import { Enlisted } from "./enlist.js";
 import type { Woke } from "./protocol.js";
 import type { Read, Reads } from "./reads.js";
-import { WakeListeners } from "./wake.js";
+import { ringBells, WakeListeners } from "./wake.js";
 import type { Write, Writes } from "./writes.js";
 
 const capabilities: Capabilities = {
-  transactions: false,
+  transactions: true,
   strictPriority: true,
   immediateViews: true,
   durable: true,
@@ -72,6 +77,7 @@ class SqliteEngine implements Engine {
   readonly #clock: Clock;
   readonly #writer: Channel<Write>;
   readonly #wake: WakeListeners;
+  readonly #enlisted: Enlisted;
   readonly #commits: Commits;
   #reader: Channel<Read> | null = null;
   #closed: Promise<void> | null = null;
@@ -88,6 +94,15 @@ class SqliteEngine implements Engine {
       role: "writer",
       now: () => this.#given(),
       onWoke: (woke) => this.#onWoke(woke),
+    });
+    this.#enlisted = new Enlisted({
+      url,
+      path,
+      clock,
+      onEnded: (woke) => {
+        ringBells(path, woke);
+        this.#onWoke(woke);
+      },
     });
   }
 
@@ -111,22 +126,16 @@ class SqliteEngine implements Engine {
 
   async load(
     ids: readonly string[],
-    options: { readonly history?: boolean } = {},
+    options: { readonly history?: boolean; readonly tx?: CallerTransaction } = {},
   ): Promise<readonly (LoadedJob | null)[]> {
-    const logs = await this.#read("load", ids);
-    return logs.map((log) => {
-      if (!log) return null;
-      const head = headOf(log.head);
-      const events = log.events.map((values) => eventFrom(head, values));
-      const job = fold(events);
-      if (!job) return null;
-      return options.history ? { job, events } : { job };
-    });
+    const { history = false, tx } = options;
+    const logs =
+      tx === undefined ? await this.#read("load", ids) : this.#enlisted.read(tx, "load", ids);
+    return logs.map((log) => log && loadedJob(log, history));
   }
 
-  append(changes: readonly Change[]): Promise<readonly AppendOutcome[]> {
-    if (changes.every(isPlainCreate)) return this.#write("create", changes.map(plainCreate));
-    return this.#write("append", changes.map(flatChange));
+  append(changes: readonly Change[], tx?: CallerTransaction): Promise<readonly AppendOutcome[]> {
+    return this.#send(appendWrite(changes), tx);
   }
 
   async note(notes: readonly JobEvent[]): Promise<readonly boolean[]> {
@@ -148,9 +157,25 @@ class SqliteEngine implements Engine {
     return this.#write("renew", held);
   }
 
-  settle(changes: readonly Change[]): Promise<readonly AppendOutcome[]> {
-    if (changes.every(isPlainEnd)) return this.#write("end", changes.map(plainEnd));
-    return this.#write("settle", changes.map(flatChange));
+  settle(changes: readonly Change[], tx?: CallerTransaction): Promise<readonly AppendOutcome[]> {
+    return this.#send(settleWrite(changes), tx);
+  }
+
+  /** Nobody else can write once the transaction does, and before that there is nothing to lock: the settlement compares. */
+  async hold({ job, token }: TokenLease, tx: CallerTransaction): Promise<boolean> {
+    const [log] = this.#enlisted.read(tx, "load", [job.id]);
+    const found = log && loadedJob(log, false)?.job;
+    return found?.state === "active" && found.token === token;
+  }
+
+  within(tx: SyncTransaction): SyncStore {
+    const enlisted = this.#enlisted;
+    this.#refuseClosed();
+    return {
+      load: (ids) => enlisted.read(tx, "load", ids).map((log) => log && loadedJob(log, false)),
+      append: (changes) => enlisted.write(tx, appendWrite(changes)),
+      settle: (changes) => enlisted.write(tx, settleWrite(changes)),
+    };
   }
 
   records(ids: readonly string[]): Promise<readonly (StoredRecord | null)[]> {
@@ -210,6 +235,7 @@ class SqliteEngine implements Engine {
   }
 
   async #end(): Promise<void> {
+    this.#enlisted.close();
     await this.#reader?.close();
     await this.#writer.close();
     this.#wake.close();
@@ -224,12 +250,21 @@ class SqliteEngine implements Engine {
     return (await this.#writer.call({ kind, items } as Write)) as Writes[Kind]["answer"];
   }
 
+  async #send(write: AppendWrite, tx?: CallerTransaction): Promise<readonly AppendOutcome[]> {
+    if (write.items.length === 0) return [];
+    if (tx !== undefined) {
+      this.#refuseClosed();
+      return this.#enlisted.write(tx, write);
+    }
+    return (await this.#writer.call(write)) as readonly AppendOutcome[];
+  }
+
   async #read<Kind extends keyof Reads>(
     kind: Kind,
     ask: Reads[Kind]["ask"],
   ): Promise<Reads[Kind]["answer"]> {
     await this.#writer.opened();
-    if (this.#closed !== null) throw this.#closedError();
+    this.#refuseClosed();
     if (this.#reader?.isDead) this.#reader = null;
     this.#reader ??= new Channel<Read>({
       url: this.url,
@@ -240,8 +275,9 @@ class SqliteEngine implements Engine {
     return (await this.#reader.call({ kind, ask } as Read)) as Reads[Kind]["answer"];
   }
 
-  #closedError(): StoreClosed {
-    return new StoreClosed({ url: this.url, message: "The store was closed before this call." });
+  #refuseClosed(): void {
+    if (this.#closed === null) return;
+    throw new StoreClosed({ url: this.url, message: "The store was closed before this call." });
   }
 
   #onWoke(woke: Woke): void {
@@ -250,6 +286,29 @@ class SqliteEngine implements Engine {
     if (woke.cancel) this.#wake.hint("cancel");
     this.#commits.ring();
   }
+}
+
+type AppendWrite = Extract<Write, { kind: "create" | "append" | "end" | "settle" }>;
+
+/** Appends as one operation; plain creates take the short way. */
+function appendWrite(changes: readonly Change[]): AppendWrite {
+  if (changes.every(isPlainCreate)) return { kind: "create", items: changes.map(plainCreate) };
+  return { kind: "append", items: changes.map(flatChange) };
+}
+
+/** Settlements as one operation; plain ends take the short way. */
+function settleWrite(changes: readonly Change[]): AppendWrite {
+  if (changes.every(isPlainEnd)) return { kind: "end", items: changes.map(plainEnd) };
+  return { kind: "settle", items: changes.map(flatChange) };
+}
+
+/** A job, folded from its log. */
+function loadedJob(log: JobLog, history: boolean): LoadedJob | null {
+  const head = headOf(log.head);
+  const events = log.events.map((values) => eventFrom(head, values));
+  const job = fold(events);
+  if (!job) return null;
+  return history ? { job, events } : { job };
 }
 
 /** A claimed job, folded from the values that came with it. */

@@ -3,12 +3,12 @@
  * The writer carries out each batch in one transaction; the reader answers beside it.
  */
 
-import { randomBytes } from "node:crypto";
 import { closeSync, openSync, writeSync } from "node:fs";
 import { parentPort, workerData } from "node:worker_threads";
 import type { Transaction } from "../sql/transaction.js";
 import { sqliteDialect } from "./dialect.js";
 import { type Connection, openReader, openWriter } from "./driver.js";
+import { createEventIds } from "./event-ids.js";
 import { faultOf, isOfOneItem } from "./faults.js";
 import { readHead } from "./feed.js";
 import type { ItemReply, Reply, Request, Response, ThreadData, Woke } from "./protocol.js";
@@ -21,11 +21,7 @@ const port = parentPort;
 if (!port) throw new Error("This file runs as a worker thread.");
 
 const lanes = new Map<string, number>();
-const idStart = randomBytes(9)
-  .toString("base64url")
-  .replaceAll(/[^A-Za-z0-9]/g, "0");
-let idCount = 0;
-const eventId = () => `${idStart}${(idCount++).toString(36)}`;
+const eventId = createEventIds();
 
 let connection: Connection;
 let bells: { readonly ready: number; readonly ended: number } | null = null;

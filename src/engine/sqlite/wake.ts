@@ -2,12 +2,23 @@
  * Wake-ups between processes on one file: a commit touches a small file beside the store, which others watch.
  * Hints may be lost, so that everybody who waits also looks from time to time.
  */
-import { type FSWatcher, watch } from "node:fs";
+import { type FSWatcher, watch, writeFileSync } from "node:fs";
 import type { WakeTopic } from "../engine.js";
+import type { Woke } from "./protocol.js";
 
 /** The file that is touched for a topic. A request to stop rings the bell that every worker hears. */
 export function wakePath(path: string, topic: WakeTopic): string {
   return `${path}-wake-${topic === "ended" ? "ended" : "ready"}`;
+}
+
+/** Touches the files of what was done. A bell that cannot be rung is a hint lost, no more. */
+export function ringBells(path: string, woke: Woke): void {
+  try {
+    if (woke.ready || woke.cancel) writeFileSync(wakePath(path, "ready"), "!");
+    if (woke.ended) writeFileSync(wakePath(path, "ended"), "!");
+  } catch {
+    return;
+  }
 }
 
 /** Listens for hints on a store, from this process and from others. */

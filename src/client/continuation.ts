@@ -1,0 +1,89 @@
+/**
+ * The continuation of a job: the create of the next job of its chain, which is stored together with the completion.
+ * Handlers and completions without a worker ask for it with the same words.
+ */
+import { validate } from "../contract/schema.js";
+import { chainOf, continuationId } from "../core/chains.js";
+import type { Job } from "../core/job.js";
+import type { Client } from "./client.js";
+import { type CreateOptions, continuationChecks, createProblem } from "./create-options.js";
+import { InvalidOption, type InvalidPayload } from "./errors.js";
+import { invalidPayload, type PreparedCreate, prepareCreate } from "./prepare.js";
+
+/** What a continuation may say of the next job. Its id follows from the job that it continues. */
+export type ContinuationOptions = Omit<CreateOptions, "id" | "idempotencyKey">;
+
+/** The wish to continue a chain; made by `continueWith`, and given back by whoever completes the job. */
+export class Continuation {
+  readonly type: string;
+  readonly payload: unknown;
+  readonly options: ContinuationOptions;
+
+  constructor(type: string, payload: unknown, options: ContinuationOptions = {}) {
+    this.type = type;
+    this.payload = payload;
+    this.options = options;
+  }
+}
+
+/** Asks for a continuation, whatever the contract says; the contract is asked when the job is completed. */
+export function continueWith(
+  type: string,
+  payload: unknown,
+  options?: ContinuationOptions,
+): Continuation {
+  return new Continuation(type, payload, options);
+}
+
+/** What keeps a continuation from being prepared. */
+export type ContinuationFailure = InvalidPayload | InvalidOption;
+
+/**
+ * Prepares the create of the job that continues `job`: in the same chain, under the id that follows from this
+ * run of it, with its context. The answer is a promise only when the schema's own is.
+ */
+export function prepareContinuation(
+  client: Client,
+  job: Job,
+  { type, payload, options }: Continuation,
+): PreparedCreate | ContinuationFailure | Promise<PreparedCreate | ContinuationFailure> {
+  const declared = client.boundJob(job.type, job.typeVersion)?.definition.settings.continuations;
+  const next = client.currentJob(type);
+  if (next === undefined || !declared?.includes(type)) return undeclared(job.type, type, declared);
+  const problem = createProblem(options, "a continuation", continuationChecks);
+  if (problem !== null) return problem;
+  const { service, queue, definition } = next;
+  const { payload: schema, settings } = definition;
+  const prepare = (value: unknown) => {
+    const { requestId, traceparent, tracestate } = job.context;
+    const inherited = {
+      requestId,
+      traceparent,
+      ...(tracestate === undefined ? null : { tracestate }),
+    };
+    const id = continuationId(job);
+    return prepareCreate(
+      client,
+      { service, type, queue, schema, settings },
+      value,
+      { ...options, id, context: { ...inherited, ...options.context } },
+      chainOf(job),
+    );
+  };
+  const checked = validate(schema, payload);
+  if (checked instanceof Promise) {
+    return checked.then((later) =>
+      later.ok ? prepare(later.value) : invalidPayload(type, later.issues),
+    );
+  }
+  return checked.ok ? prepare(checked.value) : invalidPayload(type, checked.issues);
+}
+
+function undeclared(from: string, to: string, declared: readonly string[] = []): InvalidOption {
+  const remedy =
+    declared.length === 0
+      ? "it names none"
+      : `it names ${declared.map((name) => `"${name}"`).join(", ")}`;
+  const message = `${from} does not continue with ${to}: add "${to}" to the continuations of ${from}; ${remedy}.`;
+  return new InvalidOption({ field: "type", message });
+}

@@ -1,0 +1,125 @@
+/**
+ * Creating inside a transaction of the caller's. What cannot be done there fails as a whole, so that the caller
+ * knows to roll back; what the key's policy or an idempotency key says is the outcome of each job.
+ */
+import { Result } from "better-result";
+import type { AppendOutcome, Engine } from "../engine/engine.js";
+import {
+  isTransactionError,
+  type StoreError,
+  type TransactionError,
+  TransactionRefused,
+  transactionsNotSupported,
+} from "../engine/errors.js";
+import type {
+  AsyncTransaction,
+  CallerTransaction,
+  SyncTransaction,
+} from "../engine/transaction.js";
+import { storeFault } from "./async-result.js";
+import type { InvalidOption } from "./errors.js";
+import type { PreparedCreate } from "./prepare.js";
+import { runSteps, runStepsSync } from "./store-steps.js";
+import {
+  createChange,
+  followKey,
+  type SubmitFailure,
+  type Submitted,
+  submitted,
+} from "./submit.js";
+import { callerTransaction } from "./transactions/recognise.js";
+
+/** What became of each create, in their order. */
+type Submissions = readonly Result<Submitted, SubmitFailure>[];
+
+/** What can be wrong with a transaction as a whole. */
+export type InsideFailure = InvalidOption | TransactionError | StoreError;
+
+/** Appends creates inside the transaction of a client. */
+export async function submitInside(
+  engine: Engine,
+  client: unknown,
+  creates: readonly PreparedCreate[],
+): Promise<Result<Submissions, InsideFailure>> {
+  const tx = usable(engine, client);
+  if (tx instanceof Error) return Result.err(tx);
+  if (tx.kind === "async") return submitAsync(engine, tx, creates).catch(fault);
+  if (!tx.isOpen()) return submitSync(engine, tx, creates);
+  // The caller awaits the outcome, so the transaction has to live that long: inside a callback of better-sqlite3
+  // it is committed before anybody could see that a create failed.
+  await null;
+  return tx.isOpen() ? submitSync(engine, tx, creates) : Result.err(endedEarly());
+}
+
+/** Appends creates inside the synchronous transaction of a client, before it returns. */
+export function submitInsideSync(
+  engine: Engine,
+  client: unknown,
+  creates: readonly PreparedCreate[],
+): Result<Submissions, InsideFailure> {
+  const tx = usable(engine, client);
+  if (tx instanceof Error) return Result.err(tx);
+  return tx.kind === "sync" ? submitSync(engine, tx, creates) : Result.err(answersLater());
+}
+
+function usable(
+  engine: Engine,
+  client: unknown,
+): CallerTransaction | InvalidOption | TransactionError {
+  return engine.capabilities.transactions
+    ? callerTransaction(client)
+    : transactionsNotSupported(engine.url);
+}
+
+async function submitAsync(
+  engine: Engine,
+  tx: AsyncTransaction,
+  creates: readonly PreparedCreate[],
+): Promise<Result<Submissions, InsideFailure>> {
+  const answers = await engine.append(creates.map(createOnce), tx);
+  const results: Result<Submitted, SubmitFailure>[] = [];
+  for (const [index, create] of creates.entries()) {
+    const answer = answers[index] as AppendOutcome;
+    const result = submitted(create, answer);
+    results.push(result ?? (await runSteps(engine, tx, followKey(create, answer, engine.url))));
+  }
+  return Result.ok(results);
+}
+
+function submitSync(
+  engine: Engine,
+  tx: SyncTransaction,
+  creates: readonly PreparedCreate[],
+): Result<Submissions, InsideFailure> {
+  try {
+    const store = engine.within(tx);
+    const answers = store.append(creates.map(createOnce));
+    const results = creates.map((create, index) => {
+      const answer = answers[index] as AppendOutcome;
+      const result = submitted(create, answer);
+      return result ?? runStepsSync(store, followKey(create, answer, engine.url));
+    });
+    return Result.ok(results);
+  } catch (error) {
+    return fault(error);
+  }
+}
+
+const createOnce = (create: PreparedCreate) => createChange(create);
+
+/** A fault of the transaction or of the store as a `Result`. */
+function fault(error: unknown): Result<never, TransactionError | StoreError> {
+  return isTransactionError(error) ? Result.err(error) : storeFault(error);
+}
+
+function endedEarly(): TransactionRefused {
+  const message =
+    "The transaction ended before the job was created. Inside db.transaction(() => …) use createSync, submitSync or createManySync, which answer at once.";
+  return new TransactionRefused({ reason: "not_open", message });
+}
+
+function answersLater(): TransactionRefused {
+  const message =
+    "Synchronous creates take a better-sqlite3 connection; with this client await create, submit or createMany.";
+  return new TransactionRefused({ reason: "not_synchronous", message });
+}

@@ -1,0 +1,98 @@
+/**
+ * node-postgres: a client with `BEGIN` behind it. A pool has no transaction.
+ */
+import { TransactionRefused } from "../../engine/errors.js";
+import type { AsyncTransaction, StatementRow } from "../../engine/transaction.js";
+import type { AsyncTransactionSource } from "./source.js";
+import { hasMethod, type Members } from "./transaction-client.js";
+
+/** What is used of a node-postgres client. */
+export interface PgClient {
+  query(text: string, values?: unknown[]): Promise<{ readonly rows: readonly object[] }>;
+}
+
+/** A client that a pool lends. */
+interface PooledClient extends PgClient {
+  release(error?: Error | boolean): void;
+}
+
+/** Whether a client is one of node-postgres, or a pool of them. */
+export function isNodePostgres(client: Members): client is Members & PgClient {
+  return hasMethod(client, "query") && (hasMethod(client, "escapeIdentifier") || isPool(client));
+}
+
+function isPool(client: Members): boolean {
+  return hasMethod(client, "connect") && typeof client.totalCount === "number";
+}
+
+/** The transaction that is open on a node-postgres client. */
+export function nodePostgresTransaction(
+  client: Members & PgClient,
+): AsyncTransaction | TransactionRefused {
+  if (isPool(client)) {
+    const message =
+      "A node-postgres pool has no transaction: take a client with pool.connect(), begin there, and give the client.";
+    return new TransactionRefused({ reason: "not_open", message });
+  }
+  // Newer versions know from the server whether a transaction is open ("T"), idle ("I") or failed ("E").
+  const status = hasMethod(client, "getTransactionStatus") ? client.getTransactionStatus() : "T";
+  if (status === "I" || status === "E") {
+    const message =
+      status === "I"
+        ? 'No transaction is open on the node-postgres client: await client.query("BEGIN") before.'
+        : "The transaction of the node-postgres client has failed: roll it back and begin anew.";
+    return new TransactionRefused({ reason: "not_open", message });
+  }
+  return pgExecution(client);
+}
+
+/** Runs statements on a node-postgres connection. */
+export function pgExecution(client: PgClient): AsyncTransaction {
+  return {
+    kind: "async",
+    execute: async (sql, values) => (await client.query(sql, [...values])).rows as StatementRow[],
+  };
+}
+
+/** The client that a pool lends, whichever way its `connect` is declared. */
+type ClientOf<Pool> = Pool extends {
+  connect: { (): Promise<infer Client>; (callback: never): void };
+}
+  ? Client
+  : Pool extends { connect: () => Promise<infer Client> }
+    ? Client
+    : PgClient;
+
+/**
+ * Handler transactions on clients of a node-postgres pool.
+ *
+ * @example
+ * const service = await connect(shop, { url, transactions: pgTransactions(new Pool({ connectionString: url })) });
+ */
+export function pgTransactions<Pool extends { connect(): Promise<PgClient> }>(
+  pool: Pool,
+): AsyncTransactionSource<ClientOf<Pool>> {
+  return {
+    kind: "async",
+    run: async (work) => {
+      const client = (await pool.connect()) as PooledClient;
+      let broken: Error | undefined;
+      try {
+        await client.query("BEGIN");
+        try {
+          const value = await work(client as ClientOf<Pool>);
+          await client.query("COMMIT");
+          return value;
+        } catch (error) {
+          await client.query("ROLLBACK").catch((fault: Error) => {
+            broken = fault;
+          });
+          throw error;
+        }
+      } finally {
+        // A client that could not even roll back is not lent again.
+        client.release(broken);
+      }
+    },
+  };
+}

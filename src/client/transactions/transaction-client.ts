@@ -1,0 +1,45 @@
+/**
+ * What a caller may give as `tx`: the transaction of its own database client, told apart by structure,
+ * so that no client is a dependency.
+ */
+
+/** A method of a client, whatever it takes. */
+type Method = (...values: never[]) => unknown;
+
+/** Runs one statement, with placeholders `$1`, `$2`, …, and gives its rows. For clients that are not known by structure. */
+export interface SqlExecutor {
+  executeSql(
+    text: string,
+    values: readonly (string | number | null)[],
+  ): Promise<readonly object[]> | readonly object[];
+}
+
+/**
+ * A transaction of the caller's: a node-postgres client, a transaction of postgres.js, Kysely, Knex, TypeORM or Prisma,
+ * a better-sqlite3 connection, or anything with `executeSql` (`fromDrizzle(tx, sql)` gives one).
+ */
+export type TransactionClient =
+  | SqlExecutor
+  /** node-postgres and TypeORM. */
+  | { readonly query: Method }
+  /** postgres.js. */
+  | { readonly unsafe: Method }
+  /** Kysely. */
+  | { readonly executeQuery: Method }
+  /** Knex. */
+  | { readonly raw: Method }
+  /** Prisma. */
+  | { readonly $queryRawUnsafe: Method }
+  /** better-sqlite3. */
+  | { readonly prepare: Method; readonly inTransaction: boolean };
+
+/** The members of a client, which may be a function with members as well as an object. */
+export type Members = { readonly [name: string]: unknown };
+
+/** Whether a client has a method of this name. */
+export function hasMethod<Name extends string>(
+  client: Members,
+  name: Name,
+): client is Members & { readonly [N in Name]: (...values: unknown[]) => unknown } {
+  return typeof client[name] === "function";
+}

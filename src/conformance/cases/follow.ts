@@ -1,0 +1,146 @@
+/**
+ * What follows from a change: the continuation of a job is stored with its completion or not at all,
+ * and one that its key does not let in is skipped, so that a chain always has an end.
+ */
+import assert from "node:assert/strict";
+import type { Job } from "../../core/job.js";
+import { concern } from "../case.js";
+import type { Environment, NewJob } from "../environment.js";
+
+const appended = { outcome: "appended" } as const;
+const conflict = { outcome: "conflict" } as const;
+
+/** Settles a job so that it continues with another. */
+function continued(env: Environment, job: Job, next: NewJob & { readonly id: string }) {
+  const create = env.creation({ type: "next", chainId: job.id, ...next });
+  const continuation = { jobId: next.id, type: "next" };
+  const wish = { command: "complete", continuation, completedBy: "worker-1" } as const;
+  return { wish: { ...wish, token: job.token }, follow: [create] };
+}
+
+export const followCases = concern("follow", [
+  {
+    name: "a continuation is there with the completion that it follows from, and is claimable",
+    async run(env) {
+      await env.create({ id: "first" });
+      const job = await env.claimOne();
+      const { wish, follow } = continued(env, job, { id: "second" });
+      assert.deepEqual(await env.settle(job, wish, follow), appended);
+      const [first, second] = [await env.load("first"), await env.load("second")];
+      assert.deepEqual([first.state, first.continuedBy], ["completed", "second"]);
+      assert.deepEqual([second.state, second.chainId], ["pending", "first"]);
+      assert.equal((await env.claimOne({ type: "next" })).id, "second");
+    },
+  },
+  {
+    name: "a change that is refused stores nothing of what would follow from it",
+    async run(env) {
+      await env.create({ id: "first" });
+      const job = await env.claimOne();
+      await env.command("first", { command: "cancel", force: true });
+      const { wish, follow } = continued(env, job, { id: "second" });
+      assert.deepEqual(await env.settle(job, wish, follow), conflict);
+      assert.equal(await env.find("second"), null);
+      assert.deepEqual(await env.append({ ...env.change(job, wish), follow }), conflict);
+      assert.equal(await env.find("second"), null);
+    },
+  },
+  {
+    name: "a change whose continuation cannot be stored is not stored either",
+    async run(env) {
+      await env.create({ id: "second", type: "next" });
+      await env.create({ id: "first" });
+      const job = await env.claimOne();
+      const { wish, follow } = continued(env, job, { id: "second" });
+      assert.deepEqual(await env.settle(job, wish, follow), { outcome: "exists" });
+      assert.equal((await env.load("first")).state, "active");
+      assert.deepEqual(await env.historyNames("second"), ["created"]);
+    },
+  },
+  {
+    name: "a whole row of steps is stored in order and in one go",
+    async run(env) {
+      const first = await env.create({ id: "first" });
+      const second = env.creation({ id: "second", type: "next", chainId: "first" });
+      const third = env.creation({ id: "third", type: "next", chainId: "first" });
+      const goOn = (jobId: string) =>
+        ({
+          command: "complete",
+          completedBy: null,
+          continuation: { jobId, type: "next" },
+        }) as const;
+      const follow = [
+        second,
+        env.change(env.folded(second), goOn("third")),
+        third,
+        env.change(env.folded(third), { command: "complete", completedBy: null, result: 5 }),
+      ];
+      assert.deepEqual(
+        await env.append({ ...env.change(first, goOn("second")), follow }),
+        appended,
+      );
+      assert.deepEqual(await env.historyNames("second"), ["created", "completed"]);
+      const end = await env.load("third");
+      assert.deepEqual([end.state, end.result, end.completedBy], ["completed", 5, null]);
+      await env.nothingClaimable({ type: "next" });
+      assert.deepEqual(await env.append({ ...env.change(first, goOn("second")), follow }), {
+        outcome: "exists",
+      });
+    },
+  },
+  {
+    name: "a continuation that a full key refuses is created and skipped, with what follows from it dropped",
+    async run(env) {
+      for (const whenFull of ["reject", "coalesce"] as const) {
+        const id = `next-${whenFull}`;
+        const key = env.key(whenFull, { type: "next", maxQueued: 0, whenFull });
+        const holder = await env.create({ type: "next", key });
+        const first = await env.create();
+        const job = await env.claimOne();
+        const { wish, follow } = continued(env, job, { id, key });
+        const create = follow[0];
+        assert.ok(create);
+        const after = env.change(env.folded(create), { command: "complete", completedBy: null });
+        assert.deepEqual(await env.settle(job, wish, [create, after]), appended);
+        assert.equal((await env.load(first.id)).state, "completed");
+        assert.deepEqual(await env.historyNames(id), ["created", "skipped"]);
+        const outcome = whenFull === "reject" ? "rejected" : "coalesced";
+        const skipped = await env.load(id);
+        assert.equal(skipped.reason, `${outcome} late`);
+        assert.deepEqual(
+          [skipped.policy?.outcome, skipped.policy?.existingJobId],
+          [outcome, holder.id],
+        );
+        assert.equal((await env.row(id)).state, "skipped");
+        assert.deepEqual((await env.keyRow(key)).queued, []);
+      }
+    },
+  },
+  {
+    name: "a continuation replaces a waiting job where the key's policy says so",
+    async run(env) {
+      const key = env.key("k", { type: "next", maxQueued: 1, whenFull: "replace-oldest" });
+      await env.create({ type: "next", key });
+      const waiting = await env.create({ type: "next", key });
+      await env.claimOne({ type: "next" });
+      await env.create({ id: "first" });
+      const job = await env.claimOne();
+      const { wish, follow } = continued(env, job, { id: "second", key });
+      assert.deepEqual(await env.settle(job, wish, follow), appended);
+      assert.equal((await env.load(waiting.id)).state, "skipped");
+      assert.equal((await env.load("second")).state, "pending");
+    },
+  },
+  {
+    name: "a continuation that waits for its time is claimable when that has come",
+    async run(env) {
+      await env.create({ id: "first" });
+      const job = await env.claimOne();
+      const { wish, follow } = continued(env, job, { id: "second", runAt: env.now + 100 });
+      assert.deepEqual(await env.settle(job, wish, follow), appended);
+      await env.nothingClaimable({ type: "next" });
+      env.clock.advance(100);
+      assert.equal((await env.claimOne({ type: "next" })).id, "second");
+    },
+  },
+]);

@@ -1,0 +1,132 @@
+/**
+ * What follows from a contract for the types of those who use it: payloads, results, versions,
+ * and what a job may continue with.
+ */
+import type { StandardSchemaV1 } from "@standard-schema/spec";
+import type { Continuation, ContinuationOptions } from "../client/continuation.js";
+import type { Stored } from "../client/stored.js";
+import type {
+  JobDefinition,
+  JobEntries,
+  JobEntry,
+  JobVersions,
+  Schema,
+} from "../contract/definition.js";
+import type { Json } from "../core/json.js";
+import type { ActiveJob, Complete, Prepare } from "../worker/active-job.js";
+import type { Completed, HandlerOutcome } from "../worker/outcome.js";
+
+/** What `create` takes for a definition. */
+export type InputOf<Definition extends JobDefinition> = StandardSchemaV1.InferInput<
+  Definition["payload"]
+>;
+
+/** The payload that a definition's handler gets. */
+export type PayloadOf<Definition extends JobDefinition> = StandardSchemaV1.InferOutput<
+  Definition["payload"]
+>;
+
+/** The result that a definition's jobs end with; any JSON where it names no schema, none where they were continued. */
+export type ValueOf<Definition extends JobDefinition> =
+  | (Definition["result"] extends Schema
+      ? Stored<StandardSchemaV1.InferOutput<Definition["result"]>>
+      : Json | undefined)
+  | (IsContinued<Definition> extends true ? undefined : never);
+
+/** The names of the job types that a definition may continue with. */
+export type ContinuationsOf<Definition extends JobDefinition> =
+  Definition["settings"]["continuations"][number];
+
+/** Whether a definition names continuations. */
+type IsContinued<Definition extends JobDefinition> = [ContinuationsOf<Definition>] extends [never]
+  ? false
+  : true;
+
+/** What a handler of a definition may complete its job with, besides a continuation. */
+type OwnValueOf<Definition extends JobDefinition> = Definition["result"] extends Schema
+  ? StandardSchemaV1.InferInput<Definition["result"]>
+  : IsContinued<Definition> extends true
+    ? never
+    : unknown;
+
+/** Asks for the next job of a chain: of a type that the definition names, with a payload that fits that type. */
+export type ContinueWith<Definition extends JobDefinition, Entries extends JobEntries> = <
+  const Type extends ContinuationsOf<Definition> & keyof Entries & string,
+>(
+  type: Type,
+  payload: InputOf<CurrentOf<Entries[Type]>>,
+  options?: ContinuationOptions,
+) => Continuation;
+
+/** What a handler of a definition gets. */
+type ActiveJobOf<Definition extends JobDefinition, Entries extends JobEntries, Tx> = ActiveJob<
+  PayloadOf<Definition>,
+  Complete<OwnValueOf<Definition> | Continuation, ContinueWith<Definition, Entries>, Tx>,
+  Prepare<Tx>
+>;
+
+/** What a handler of a definition may return. */
+type ReturnOf<Definition extends JobDefinition> =
+  | OwnValueOf<Definition>
+  | HandlerOutcome
+  | Completed;
+
+/**
+ * Carries out jobs of a definition. A value completes the job, a thrown error is tried again.
+ * `Tx` is the client of the handler's transactions, as `connect` was given it.
+ */
+export type HandlerOf<
+  Definition extends JobDefinition,
+  Entries extends JobEntries = JobEntries,
+  Tx = undefined,
+> = (
+  job: ActiveJobOf<Definition, Entries, Tx>,
+) => ReturnOf<Definition> | Promise<ReturnOf<Definition>>;
+
+/** The definitions of an entry. */
+type DefinitionsOf<Entry extends JobEntry> =
+  Entry extends JobVersions<infer Definitions>
+    ? Definitions[number]
+    : Extract<Entry, JobDefinition>;
+
+/** The current definition of an entry: the last of its versions. */
+export type CurrentOf<Entry extends JobEntry> =
+  Entry extends JobVersions<readonly [...JobDefinition[], infer Last extends JobDefinition]>
+    ? Last
+    : DefinitionsOf<Entry>;
+
+/** The versions of an entry. */
+export type VersionOf<Entry extends JobEntry> = DefinitionsOf<Entry>["settings"]["version"];
+
+/** The definition of an entry at a version. */
+export type DefinitionAt<Entry extends JobEntry, Version extends number> = Extract<
+  DefinitionsOf<Entry>,
+  { readonly settings: { readonly version: Version } }
+>;
+
+/** The job types that those of some names continue with. */
+type NextOf<Entries extends JobEntries, Names> = Names extends keyof Entries
+  ? ContinuationsOf<CurrentOf<Entries[Names]>>
+  : never;
+
+/** The job types that a chain can come to: the first ones and what continues them, until nothing new is added. */
+type ReachedFrom<Entries extends JobEntries, Names> = [NextOf<Entries, Names>] extends [Names]
+  ? Names
+  : ReachedFrom<Entries, Names | NextOf<Entries, Names>>;
+
+/** What a chain that starts with a type ends with: the results of all types at which it can end. */
+export type ChainOutputOf<Entries extends JobEntries, Type> = EndingsOf<
+  Entries,
+  ReachedFrom<Entries, Type>
+>;
+
+type EndingsOf<Entries extends JobEntries, Names> = Names extends keyof Entries
+  ? EndingOf<CurrentOf<Entries[Names]>>
+  : never;
+
+/** The result of a definition where a chain ends with it; one that always continues has none. */
+type EndingOf<Definition extends JobDefinition> = Definition["result"] extends Schema
+  ? Stored<StandardSchemaV1.InferOutput<Definition["result"]>>
+  : IsContinued<Definition> extends true
+    ? never
+    : Json | undefined;

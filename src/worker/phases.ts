@@ -1,0 +1,135 @@
+/**
+ * The phases of a handler that works with transactions of its own database client: `prepare`, the work, `complete`.
+ *
+ * Staged: prepare has a transaction, complete has another, and the lease is renewed between them.
+ * Atomic: one transaction from prepare to complete, which holds the lease. A synchronous client, which would stop
+ * every other writer of the file, reads in prepare and writes in complete alone.
+ * A handler that calls `complete` before it awaits anything is set up as atomic, every other one as staged.
+ */
+import type { TransactionSource } from "../client/transactions/source.js";
+import type { Engine } from "../engine/engine.js";
+import { TransactionRefused } from "../engine/errors.js";
+import { jobAborted } from "./abort.js";
+import type { AnyPrepare, PrepareMode } from "./active-job.js";
+import type { Hold } from "./hold.js";
+import { ignorable } from "./notes.js";
+import { begin, enlist, type OpenTransaction } from "./open-transaction.js";
+
+type PrepareCallback = (step: { readonly tx: unknown }) => unknown;
+
+/** How the transactions of one attempt are set up. */
+export class Phases {
+  readonly #hold: Hold;
+  readonly #engine: Engine;
+  readonly #source: TransactionSource<unknown> | undefined;
+  #mode: PrepareMode | undefined;
+  #isAutomatic = false;
+  /** The transaction of atomic mode, from the moment on when it is asked for. */
+  #opening: Promise<OpenTransaction> | undefined;
+
+  constructor(hold: Hold, engine: Engine, source: TransactionSource<unknown> | undefined) {
+    this.#hold = hold;
+    this.#engine = engine;
+    this.#source = source;
+  }
+
+  /** What `job.prepare` gives. Throws once the handler has been set up without it. */
+  get prepare(): AnyPrepare {
+    if (this.#isAutomatic) throw latePrepare();
+    return (options, callback) => ignorable(this.#prepare(options, callback)) as Promise<never>;
+  }
+
+  /** `complete` is called: without a `prepare` before it, this is how the handler is set up. */
+  setUp(mode: PrepareMode): void {
+    if (this.#mode !== undefined) return;
+    this.#mode = mode;
+    this.#isAutomatic = true;
+  }
+
+  /** The transaction to complete the job in: the one that prepare opened, or a new one. Whoever takes it ends it. */
+  async take(): Promise<OpenTransaction> {
+    if (this.#opening !== undefined) return this.#opening;
+    if (this.#mode === "atomic" && !this.#isAutomatic) {
+      const { id } = this.#hold.job;
+      throw new Error(
+        `Job ${id}: the transaction that prepare opened is over; let the job be tried again.`,
+      );
+    }
+    return this.#open(this.#mode === "atomic");
+  }
+
+  /** Undoes what was not committed. */
+  async #end(): Promise<void> {
+    const opening = this.#opening;
+    this.#opening = undefined;
+    this.#hold.letGo = undefined;
+    const open = await opening?.catch(() => undefined);
+    await open?.rollback();
+  }
+
+  async #prepare(
+    options: { readonly mode: PrepareMode },
+    callback: PrepareCallback = () => {},
+  ): Promise<unknown> {
+    const mode = options?.mode;
+    if (mode !== "atomic" && mode !== "staged")
+      throw new TypeError('prepare needs { mode: "atomic" } or { mode: "staged" }.');
+    if (this.#mode !== undefined)
+      throw new Error(`Job ${this.#hold.job.id}: prepare may be called once, before complete.`);
+    this.#mode = mode;
+    const source = this.#source;
+    if (source === undefined) return callback({ tx: undefined });
+    if (source.kind === "sync") {
+      const work = (tx: unknown) => atOnce(callback({ tx }));
+      return mode === "atomic" ? source.read(work) : source.run(work);
+    }
+    if (mode === "staged") return source.run(async (tx) => callback({ tx }));
+    const { client } = await this.#open(true);
+    try {
+      return await callback({ tx: client });
+    } catch (error) {
+      await this.#end();
+      throw error;
+    }
+  }
+
+  /** Begins a transaction. One that is still open when the handler has returned or was abandoned is rolled back. */
+  #open(locksLease: boolean): Promise<OpenTransaction> {
+    this.#hold.letGo = () => this.#end();
+    this.#opening = this.#begin(locksLease);
+    return this.#opening;
+  }
+
+  async #begin(locksLease: boolean): Promise<OpenTransaction> {
+    const source = this.#source;
+    if (source?.kind !== "async") throw new Error("Only asynchronous transactions stay open.");
+    const open = await begin(source);
+    try {
+      if (!locksLease || (await this.#lockLease(source, open))) return open;
+      throw jobAborted(this.#hold.job.id, "taken_by_another_worker");
+    } catch (error) {
+      await open.rollback();
+      throw error;
+    }
+  }
+
+  #lockLease(source: TransactionSource<unknown>, { client }: OpenTransaction): Promise<boolean> {
+    const { key: job, job: claimed } = this.#hold;
+    return this.#engine.hold({ job, token: claimed.token }, enlist(source, client));
+  }
+}
+
+/** The error of a `prepare` that comes too late. */
+export function latePrepare(): Error {
+  return new Error("Prepare cannot be accessed after auto-setup");
+}
+
+/** What a callback gave inside a synchronous transaction, which cannot wait. */
+export function atOnce<Value>(value: Value): Value {
+  if (typeof value !== "object" || value === null || !("then" in value)) return value;
+  // It is refused here, whatever it comes to.
+  if (value instanceof Promise) value.catch(() => {});
+  const message =
+    "The callback gave a promise, and a transaction of better-sqlite3 ends when the callback returns. It is rolled back; do what must be awaited between prepare and complete.";
+  throw new TransactionRefused({ reason: "not_synchronous", message });
+}

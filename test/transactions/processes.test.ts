@@ -1,0 +1,72 @@
+// Transactions of real processes: what a handler writes happens exactly once wherever its process is killed,
+// and keys hold among callers that create in transactions of their own.
+import Database from "better-sqlite3";
+import { betterSqliteTransactions, connect } from "millrace";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { startChild } from "../crash/children.js";
+import { sqliteStore } from "./shop-file.js";
+import { charging, steps, till } from "./till-contract.js";
+
+async function openTill(tables: string) {
+  const { url, path } = await sqliteStore();
+  const db = new Database(path);
+  onTestFinished(() => void db.close());
+  const service = await connect(till, {
+    url,
+    transactions: betterSqliteTransactions(db),
+    keeper: { tickMs: 50 },
+  });
+  onTestFinished(() => service.stop());
+  db.exec(tables);
+  return { service, db, path };
+}
+
+const deaths = [
+  ...steps.map((step) => ({ mode: "atomic" as const, step })),
+  { mode: "staged" as const, step: "working" as const },
+  { mode: "staged" as const, step: "settled, not committed" as const },
+];
+
+describe("the writes of a handler", () => {
+  it.for(deaths)("happen once when its process is killed: $mode, $step", async ({ mode, step }) => {
+    const { service, db, path } = await openTill("CREATE TABLE charges (id TEXT, tries INTEGER)");
+    const ref = await service.jobs.charge.create({ orderId: "o-1", mode }).orThrow();
+    const worker = startChild("../transactions/till-worker.ts", [path, step]);
+    expect(await worker.ended).toMatchObject({ signal: "SIGKILL", errors: "" });
+    const isDone = step === "committed";
+    const charges = () => db.prepare("SELECT id, tries FROM charges").raw().all();
+    expect(charges()).toEqual(isDone ? [["o-1", 1]] : []);
+    expect((await ref.get().orThrow()).state).toBe(isDone ? "completed" : "active");
+
+    service.jobs.charge.handle(charging(() => {}));
+    await service.start();
+    await ref.wait().orThrow();
+    expect(charges()).toEqual([["o-1", isDone ? 1 : 2]]);
+    expect((await ref.get().orThrow()).tries).toBe(isDone ? 1 : 2);
+  });
+});
+
+describe("keys of transactions in two processes", () => {
+  it("let each job in once, and none that was rolled back", async () => {
+    const { service, db, path } = await openTill(
+      "CREATE TABLE notes (what TEXT, caller TEXT, job TEXT)",
+    );
+    const callers = ["one", "two"].map((name) =>
+      startChild("../transactions/till-caller.ts", [path, name]),
+    );
+    await Promise.all(callers.map((caller) => caller.said("ready")));
+    for (const caller of callers) caller.tell("go");
+    for (const caller of callers) {
+      expect(await caller.ended).toMatchObject({ code: 0, errors: "" });
+    }
+    const notes = db.prepare("SELECT what, job FROM notes").raw().all() as [string, string][];
+    expect(notes).toHaveLength(30);
+    expect(new Set(notes.map(([what]) => what)).size).toBe(30);
+    const counts = await service.reads.counts().orThrow();
+    expect(counts.map(({ state, count }) => [state, count])).toEqual([
+      ["pending", 15],
+      ["pending", 15],
+    ]);
+    for (const [, job] of notes) expect((await service.ref(job).get()).isOk()).toBe(true);
+  });
+});
