@@ -58,6 +58,7 @@ export class Database {
   readonly #given: (() => number) | null;
   readonly #texts: StatementTexts;
   #isClosed = false;
+  #storeId = "";
 
   /** `given` tells the time where a clock of the caller's own rules; otherwise the server's does. */
   constructor(pg: PgModule, address: Address, given: (() => number) | null) {
@@ -82,6 +83,25 @@ export class Database {
     this.#pool.on("error", () => {});
   }
 
+  /** How errors name the store. */
+  get where(): string {
+    return this.#address.where;
+  }
+
+  /** The table that says which store this is, and what it says. */
+  get storeTable(): string {
+    return `"${this.#address.schema}".store`;
+  }
+
+  get storeId(): string {
+    return this.#storeId;
+  }
+
+  /** The text of a statement for a client that is not ours. */
+  textOf(sql: string): string {
+    return this.#texts.of(sql).text;
+  }
+
   /** The time of the store. */
   now(): number {
     return this.#given?.() ?? this.#clock.now();
@@ -92,7 +112,7 @@ export class Database {
     return this.#guard(async () => {
       const client = await this.#pool.connect();
       try {
-        await migrate(client, this.#address);
+        this.#storeId = await migrate(client, this.#address);
         const sentAt = this.#clock.monotonic();
         const { rows } = await client.query(selectNow);
         this.#clock.learn(Number(rows[0]?.now), sentAt);

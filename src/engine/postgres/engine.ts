@@ -17,9 +17,11 @@ import type {
   HeldLease,
   LoadedJob,
   RenewOutcome,
+  SyncStore,
+  TokenLease,
   WakeTopic,
 } from "../engine.js";
-import { StoreClosed, StoreFailed } from "../errors.js";
+import { StoreClosed, StoreFailed, TransactionRefused } from "../errors.js";
 import type { Queries, QueryName } from "../query.js";
 import type { RecordWrite, StoredRecord, SwapOutcome } from "../record.js";
 import { isNote, noteChange } from "../sql/change.js";
@@ -28,15 +30,18 @@ import { isPlainCreate, isPlainEnd } from "../sql/plain.js";
 import { type Reads, readItem } from "../sql/reads.js";
 import { eventFrom, headOf } from "../sql/rows.js";
 import type { Step } from "../sql/statement.js";
+import type { CallerTransaction } from "../transaction.js";
 import { type Address, addressOf } from "./address.js";
+import { CommitWatch } from "./commit-watch.js";
 import { Database, loadDriver } from "./driver.js";
+import { Enlisted } from "./enlist.js";
 import { currentSnapshot, cursorOf, type FeedPlace, feedStart, placeOf, readFeed } from "./feed.js";
 import { readLogs } from "./read.js";
 import { Wake } from "./wake.js";
 import { Writer } from "./writer.js";
 
 const capabilities: Capabilities = {
-  transactions: false,
+  transactions: true,
   strictPriority: true,
   immediateViews: true,
   durable: true,
@@ -72,6 +77,8 @@ class PostgresEngine implements Engine {
   readonly capabilities = capabilities;
   readonly #database: Database;
   readonly #writer: Writer;
+  readonly #enlisted: Enlisted;
+  readonly #commitWatch: CommitWatch;
   readonly #wake: Wake;
   readonly #commits: Commits;
   #provisioned: Promise<void> | null = null;
@@ -92,6 +99,12 @@ class PostgresEngine implements Engine {
       this.#wake.hint(woke);
       this.#commits.ring();
     });
+    this.#commitWatch = new CommitWatch({ clock, run: (step) => this.#database.run(step) });
+    this.#enlisted = new Enlisted({
+      database: this.#database,
+      writer: this.#writer,
+      commitWatch: this.#commitWatch,
+    });
   }
 
   provision(): Promise<void> {
@@ -108,8 +121,9 @@ class PostgresEngine implements Engine {
 
   async load(
     ids: readonly string[],
-    options: { readonly history?: boolean } = {},
+    options: { readonly history?: boolean; readonly tx?: CallerTransaction } = {},
   ): Promise<readonly (LoadedJob | null)[]> {
+    if (options.tx) return this.#enlisted.load(ids, options.history === true, options.tx);
     const loaded: (LoadedJob | null)[] = [];
     for (let start = 0; start < ids.length; start += loadChunk) {
       const logs = await this.#read(readLogs(ids.slice(start, start + loadChunk)));
@@ -123,9 +137,13 @@ class PostgresEngine implements Engine {
     return loaded;
   }
 
-  async append(changes: readonly Change[]): Promise<readonly AppendOutcome[]> {
+  async append(
+    changes: readonly Change[],
+    tx?: CallerTransaction,
+  ): Promise<readonly AppendOutcome[]> {
     if (changes.length === 0) return [];
     this.#checkOpen();
+    if (tx) return this.#enlisted.append(changes, tx);
     return changes.every(isPlainCreate)
       ? this.#writer.create(changes)
       : this.#writer.append(changes);
@@ -151,10 +169,25 @@ class PostgresEngine implements Engine {
     return this.#writer.renew(held);
   }
 
-  async settle(changes: readonly Change[]): Promise<readonly AppendOutcome[]> {
+  async settle(
+    changes: readonly Change[],
+    tx?: CallerTransaction,
+  ): Promise<readonly AppendOutcome[]> {
     if (changes.length === 0) return [];
     this.#checkOpen();
+    if (tx) return this.#enlisted.settle(changes, tx);
     return changes.every(isPlainEnd) ? this.#writer.end(changes) : this.#writer.settle(changes);
+  }
+
+  async hold(lease: TokenLease, tx: CallerTransaction): Promise<boolean> {
+    this.#checkOpen();
+    return this.#enlisted.hold(lease, tx);
+  }
+
+  within(): SyncStore {
+    const message =
+      "A transaction of PostgreSQL cannot be used by a synchronous call; await create(…, { tx }) instead.";
+    throw new TransactionRefused({ reason: "not_synchronous", message });
   }
 
   records(ids: readonly string[]): Promise<readonly (StoredRecord | null)[]> {
@@ -224,6 +257,7 @@ class PostgresEngine implements Engine {
   }
 
   async #end(): Promise<void> {
+    this.#commitWatch.close();
     await this.#writer.idle();
     await this.#wake.close();
     this.#commits.ring();

@@ -12,7 +12,8 @@ import {
 } from "../errors.js";
 import { Overtaken } from "../sql/overtaken.js";
 
-function codeOf(error: unknown): string {
+/** The code of a fault of the server or the driver; empty where there is none. */
+export function codeOf(error: unknown): string {
   return error instanceof Error && "code" in error ? String(error.code) : "";
 }
 

@@ -9,11 +9,17 @@ import { migrations } from "./schema.js";
 /** Names the lock of those who migrate a schema, together with the schema. */
 const lockSpace = 0x4d494c4c;
 
-/** Makes the schema if there is none, and migrates it. Safe when many processes start at once. */
-export async function migrate(client: PoolClient, { schema, where }: Address): Promise<void> {
-  const name = `"${schema}"`;
+/** Makes the schema if there is none, and migrates it. Safe when many processes start at once. Gives the store's id. */
+export async function migrate(client: PoolClient, address: Address): Promise<string> {
   // Most processes find everything in place, and need neither the lock nor the right to create.
-  if ((await versionOf(client, schema)) === migrations.length) return;
+  if ((await versionOf(client, address.schema)) !== migrations.length)
+    await migrateUnderLock(client, address);
+  const { rows } = await client.query(`SELECT id FROM "${address.schema}".store`);
+  return String(rows[0]?.id);
+}
+
+async function migrateUnderLock(client: PoolClient, { schema, where }: Address): Promise<void> {
+  const name = `"${schema}"`;
   await client.query("BEGIN");
   try {
     await client.query("SELECT pg_advisory_xact_lock($1, hashtext($2))", [lockSpace, schema]);

@@ -125,6 +125,21 @@ export class Writer {
     return this.#track(this.#transactions.again((tx) => pruneDeleted(tx.now, before)));
   }
 
+  /** What an operation in a transaction of the caller's begins with. */
+  begin(): PostgresTransaction {
+    return this.#transactions.begin(this.#database.now());
+  }
+
+  /** A transaction of the caller's that did this has committed. */
+  after(tx: PostgresTransaction): void {
+    this.#transactions.after(tx);
+  }
+
+  /** Makes sure that the lanes of new jobs are known before a transaction of the caller's stores them. */
+  async knowLanes(changes: readonly Change[]): Promise<void> {
+    await this.#withLanes(lanesOf(changes), () => Promise.resolve());
+  }
+
   /** Waits for everything that was asked. */
   async idle(): Promise<void> {
     while (this.#underWay.size > 0) await Promise.allSettled(this.#underWay);

@@ -3,7 +3,7 @@
  */
 import type { Json } from "../../core/json.js";
 import { type RecordWrite, recordId, type StoredRecord, type SwapOutcome } from "../record.js";
-import { int, optional, type SqlRow, type Step, text } from "./statement.js";
+import { int, intOrNull, optional, type SqlRow, type Step, text } from "./statement.js";
 import type { Transaction } from "./transaction.js";
 
 const selectRecord =
@@ -15,7 +15,7 @@ export function recordFromRow(row: SqlRow): StoredRecord {
     id: text(row, "id"),
     version: int(row, "version"),
     body: JSON.parse(text(row, "body")) as Json,
-    ...optional<"expiresAt", number>("expiresAt", row.expires_at),
+    ...optional<"expiresAt", number>("expiresAt", intOrNull(row, "expires_at")),
   };
 }
 

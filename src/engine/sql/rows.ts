@@ -151,10 +151,17 @@ function contextFrom(text: string): JobContext {
 
 /** The values of an event out of a row. */
 export function valuesOf(row: SqlRow): EventValues {
-  return columnNames.map((column) => row[column] ?? null) as unknown as EventValues;
+  const { name, version, run, tries, state, previous, at, id, actor, body } = row as EventRow;
+  // Some clients give large integers as text.
+  return [name, version, run, tries, state, previous ?? null, Number(at), id, actor, body ?? null];
 }
 
-const columnNames = eventColumns.split(", ");
+type EventRow = Readonly<
+  Record<
+    "name" | "version" | "run" | "tries" | "state" | "previous" | "at" | "id" | "actor" | "body",
+    SqlValue
+  >
+>;
 
 /** An event from its values. A `deleted` event carries its own head, since the job's row is gone. */
 export function eventFrom(head: JobHead | null, values: EventValues): JobEvent {
