@@ -20,6 +20,10 @@ export const postgresDialect: Dialect = {
     const [row] = yield { sql: insertCreated, values: [...values, context] };
     return Number(row?.seq);
   },
+  forUpdate: "FOR UPDATE SKIP LOCKED",
+  *refuseLocked(jobId) {
+    yield { sql: "SELECT id FROM leases WHERE id = ? FOR UPDATE NOWAIT", values: [jobId] };
+  },
   *lockKey(hash) {
     // The first job of a key makes its row; until then an empty one stands in for it.
     yield {

@@ -22,7 +22,12 @@ const passing: ReadonlySet<string> = new Set(["40001", "40P01", "23505"]);
 
 /** Whether the transaction is worth carrying out again as it is. */
 export function isPassing(error: unknown): boolean {
-  return error instanceof Overtaken || passing.has(codeOf(error));
+  return error instanceof Overtaken || passing.has(codeOf(error)) || isRefused(error);
+}
+
+/** Whether a row was locked and nobody waited for it, unlike a wait that took too long. */
+function isRefused(error: unknown): boolean {
+  return codeOf(error) === "55P03" && error instanceof Error && /obtain lock/.test(error.message);
 }
 
 /** Whether a fault may lie with one item alone, so that its neighbours are worth another try. */

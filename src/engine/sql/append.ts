@@ -87,6 +87,7 @@ function* appendToJob(tx: Transaction, change: FlatChange): Step<AppendOutcome> 
     return yield* markLease(tx, change, row);
   const at = placeOf(row);
   if (change.lapse && !(yield* hasLapsed(tx, change))) return conflict;
+  if (change.expectToken === null) yield* tx.dialect.refuseLocked(change.id);
   const waiting = change.expectToken === null ? yield* takeWaiting(at, change.expectVersion) : null;
   const taken =
     waiting ?? (yield* takeLease(change.id, change.expectVersion, change.expectToken ?? undefined));
@@ -100,7 +101,7 @@ function* appendToJob(tx: Transaction, change: FlatChange): Step<AppendOutcome> 
 /** A lapse that the keeper saw may be over by now: the worker has renewed. */
 function* hasLapsed(tx: Transaction, change: FlatChange): Step<boolean> {
   const [row] = yield {
-    sql: "SELECT until, blocked FROM leases WHERE id = ?",
+    sql: `SELECT until, blocked FROM leases WHERE id = ? ${tx.dialect.forUpdate}`,
     values: [change.id],
   };
   return row !== undefined && int(row, "until") <= tx.now && int(row, "blocked") === 0;
@@ -108,7 +109,8 @@ function* hasLapsed(tx: Transaction, change: FlatChange): Step<boolean> {
 
 /** Events that leave an active job active: a request to stop, a key that stays blocked. */
 function* markLease(tx: Transaction, change: FlatChange, row: SqlRow): Step<AppendOutcome> {
-  if (change.lapse && !(yield* hasLapsed(tx, change))) return conflict;
+  if (!change.lapse) yield* tx.dialect.refuseLocked(change.id);
+  else if (!(yield* hasLapsed(tx, change))) return conflict;
   const mark = change.name === "keyBlocked" ? "blocked = 1" : "cancel = 1";
   const [marked] = yield {
     sql: `UPDATE leases SET version = ?, updated_at = ?, ${mark} WHERE id = ? AND version = ? RETURNING n`,
@@ -168,6 +170,7 @@ function* deleteJob(tx: Transaction, change: FlatChange, row: SqlRow): Step<Appe
   const n = int(row, "n");
   let key: string | null = null;
   if (row.state === null) {
+    yield* tx.dialect.refuseLocked(change.id);
     const waiting = yield* takeWaiting(placeOf(row), change.expectVersion);
     const taken = waiting ?? (yield* takeLease(change.id, change.expectVersion, undefined));
     if (!taken) return conflict;

@@ -10,6 +10,10 @@ export interface Dialect {
   appendEvent(tx: Transaction, n: number, values: EventValues): Step<void>;
   /** Appends a `created` event, whose position becomes the number of its job. */
   appendCreated(tx: Transaction, values: EventValues, context: string): Step<number>;
+  /** Ends a SELECT whose rows stay as they are for this transaction; rows that another has locked are not seen. */
+  readonly forUpdate: string;
+  /** Refuses, as busy, to touch a lease that another transaction has locked. */
+  refuseLocked(jobId: string): Step<void>;
   /** Lets no other transaction look for places of a key. */
   lockKey(hash: string): Step<void>;
   /** Lets no other transaction look at a record, also at one that is not there. */

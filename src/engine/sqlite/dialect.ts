@@ -21,6 +21,8 @@ export const sqliteDialect: Dialect = {
     yield { sql: insertCreated, values: [tx.seq, tx.seq, ...values, context] };
     return tx.seq;
   },
+  forUpdate: "",
+  *refuseLocked() {},
   *lockKey() {},
   *lockRecord() {},
 };
