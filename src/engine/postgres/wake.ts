@@ -72,7 +72,10 @@ export class Wake {
     this.#callOff?.();
     const client = this.#client;
     this.#client = null;
-    await client?.end().catch(() => {});
+    if (client === null) return;
+    // Whoever waits for the end must not be ended before.
+    keepAlive(client, true);
+    await client.end().catch(() => {});
   }
 
   #call(topic: WakeTopic): void {
@@ -103,7 +106,7 @@ export class Wake {
       await client.connect();
       await client.query(`LISTEN "${this.#options.channel}"`);
       // The connection waits for others, and keeps no process alive.
-      unref(client);
+      keepAlive(client, false);
       if (this.#isClosed) return await client.end();
       this.#reconnectMs = reconnectMinMs;
       // Something may have happened while nobody listened.
@@ -128,10 +131,11 @@ export class Wake {
   }
 }
 
-/** Lets the process end while a connection is open. */
-function unref(client: Client): void {
+/** Says whether an open connection keeps the process alive. */
+function keepAlive(client: Client, isKept: boolean): void {
   const { connection } = client as unknown as {
-    connection?: { stream?: { unref?: () => void } };
+    connection?: { stream?: { ref?: () => void; unref?: () => void } };
   };
-  connection?.stream?.unref?.();
+  if (isKept) connection?.stream?.ref?.();
+  else connection?.stream?.unref?.();
 }
