@@ -6,7 +6,7 @@ import type { JobType } from "./millrace/contract.js";
 import { createBatchSize } from "./sizes.js";
 import type { Stage, StagedSystem } from "./stage.js";
 import { now, ratePerSecond } from "./statistics.js";
-import { withStage } from "./stores.js";
+import { settleStore, withStage } from "./stores.js";
 import type { Usage } from "./worker/calls.js";
 import { type Workers, type WorkersWish, withWorkers } from "./worker/workers.js";
 
@@ -53,8 +53,8 @@ export function drainStage<Job>(
   backlog: Backlog,
 ): Promise<DrainReport> {
   return withWorkers(bench, system, stage, wish(backlog), async (workers) => {
-    await timeDrain(stage, workers, warmUp(bench, backlog));
-    const [report, jobs] = await timeDrain(stage, workers, backlog);
+    await timeDrain(bench, stage, workers, warmUp(bench, backlog));
+    const [report, jobs] = await timeDrain(bench, stage, workers, backlog);
     await stage.verify(jobs, "ended");
     return report;
   });
@@ -68,7 +68,7 @@ export function drainOnce<Job>(
   backlog: Backlog,
 ): Promise<DrainReport> {
   return withWorkers(bench, system, stage, wish(backlog), async (workers) => {
-    const [report, jobs] = await timeDrain(stage, workers, backlog);
+    const [report, jobs] = await timeDrain(bench, stage, workers, backlog);
     await stage.verify(jobs, "ended");
     return report;
   });
@@ -86,11 +86,13 @@ export async function createAll<Job>(stage: Stage<Job>, { jobs, type }: Backlog)
 
 /** From the start of workers that are connected until every job is recorded as ended. */
 async function timeDrain<Job>(
+  bench: Bench,
   stage: Stage<Job>,
   workers: Workers,
   backlog: Backlog,
 ): Promise<readonly [DrainReport, readonly Job[]]> {
   const created = await createAll(stage, backlog);
+  await settleStore(bench, stage.url);
   await workers.open();
   const allEntered = workers.entered(backlog.jobs);
   const start = now();

@@ -31,7 +31,7 @@ const help = `npm run bench -- [options]
   --help                this text
 
 Everything happens in a temporary folder (TMPDIR chooses where), which is removed at the end.
-A ratio is to bare SQL, and in rows that a full store or a limit slows down to the same without; above 1 is better.
+A ratio is to bare SQL, and in rows under a burden or a limit to the same without; above 1 is better.
 The exit code is 0 unless a verification fails, whether or not the targets are met.`;
 
 async function main(options: Options): Promise<void> {
@@ -67,7 +67,7 @@ function notes(
 ): string {
   const lines = [
     `Node ${process.version}, ${cpus().length} cores. Contenders take turns, and each number is the median of its rounds (${shortRounds} for short measures): the machine may be noisy, so trust ratios more than rates.`,
-    `Every contender warms up in the processes and the store that are timed then: ${count(sizes.warmUpSequentialJobs)} creates one after the other, ${count(sizes.warmUpJobs)} concurrent or in bulk, or ${count(sizes.warmUpJobs)} jobs drained (plainjob fewer).`,
+    `Every contender warms up in the processes and the store that are timed then: ${count(sizes.warmUpSequentialJobs)} creates one after the other, ${count(sizes.warmUpJobs)} concurrent or in bulk, or ${count(sizes.warmUpJobs)} jobs drained (plainjob fewer); on PostgreSQL, VACUUM (ANALYZE) follows.`,
     `millrace: ${engineNote[engine]} of concurrency ${workerConcurrency}; whole history kept, and read and folded again after each round. Keyed: ${keyCount} keys, one active each. -1m: ${count(sizes.keptJobs)} finished jobs kept; -waiting: ${count(sizes.waitingJobs)} jobs in another queue.`,
     `bare: ${bareOf[engine].settings}.`,
     ...peers.map((peer) =>

@@ -6,7 +6,7 @@ import { type PickupReport, pickupStage } from "./pickup.js";
 import { concurrentCallers } from "./sizes.js";
 import type { Stage, StagedSystem } from "./stage.js";
 import { now, ratePerSecond } from "./statistics.js";
-import { withStage } from "./stores.js";
+import { settleStore, withStage } from "./stores.js";
 
 /** Runs one round and gives a rate per second. */
 export type Round = (bench: Bench) => Promise<number>;
@@ -64,6 +64,7 @@ interface CreateWay<Job> {
 function create<Job>(bench: Bench, system: StagedSystem<Job>, way: CreateWay<Job>) {
   return withStage(bench, system, async (stage) => {
     await way.by(stage, way.warmUp);
+    await settleStore(bench, stage.url);
     const start = now();
     const jobs = await way.by(stage, way.jobs);
     const rate = ratePerSecond(way.jobs, start);

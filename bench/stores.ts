@@ -56,6 +56,23 @@ export function withStage<Job, Value>(
   });
 }
 
+/**
+ * Brings a store to the state in which a database is that has run for a while: a fresh one knows nothing of
+ * its tables yet, and plans badly. Not timed, and done for all systems alike.
+ */
+export async function settleStore({ engine }: Bench, url: string): Promise<void> {
+  if (engine === "postgres") await execute(url, "VACUUM (ANALYZE)");
+}
+
+/** Opens a transaction with a snapshot, as somebody who forgets to end it does. Gives the way to end it. */
+export async function holdTransaction(url: string): Promise<() => Promise<void>> {
+  const client = new Client({ connectionString: url });
+  await client.connect();
+  await client.query("BEGIN ISOLATION LEVEL REPEATABLE READ");
+  await client.query("SELECT pg_current_xact_id()");
+  return () => client.end();
+}
+
 const servers = new WeakMap<Workspace, Promise<string>>();
 let databases = 0;
 

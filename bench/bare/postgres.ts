@@ -5,7 +5,7 @@ import { type Bench, verify } from "../bench.js";
 import { payloadOf, payloadsBetween } from "../payload.js";
 import { bareClaimBatchSize, createBatchSize } from "../sizes.js";
 import { now, ratePerSecond } from "../statistics.js";
-import { inFreshStore } from "../stores.js";
+import { inFreshStore, settleStore } from "../stores.js";
 import type { BareScript } from "./script.js";
 
 const claimBatchSize = bareClaimBatchSize.postgres;
@@ -53,11 +53,12 @@ export const barePostgres: BareScript = {
   createMany: (bench) =>
     createRound(bench, bench.sizes.warmUpJobs, bench.sizes.bareBatchedRows, insertAll),
   drain: (bench) =>
-    withClient(bench, async (client) => {
+    withClient(bench, async (client, settle) => {
       const { warmUpJobs, bareClaimJobs } = bench.sizes;
       await insertAll(client, warmUpJobs);
       await drainAll(client, warmUpJobs);
       await insertAll(client, bareClaimJobs);
+      await settle();
       const start = now();
       await drainAll(client, bareClaimJobs);
       const rate = ratePerSecond(bareClaimJobs, start);
@@ -72,8 +73,9 @@ function createRound(
   rows: number,
   insertRows: (client: Client, rows: number) => Promise<void>,
 ): Promise<number> {
-  return withClient(bench, async (client) => {
+  return withClient(bench, async (client, settle) => {
     await insertRows(client, warmUp);
+    await settle();
     const start = now();
     await insertRows(client, rows);
     const rate = ratePerSecond(rows, start);
@@ -82,13 +84,16 @@ function createRound(
   });
 }
 
-function withClient(bench: Bench, work: (client: Client) => Promise<number>): Promise<number> {
+function withClient(
+  bench: Bench,
+  work: (client: Client, settle: () => Promise<void>) => Promise<number>,
+): Promise<number> {
   return inFreshStore(bench, async (url) => {
     const client = new Client({ connectionString: url });
     await client.connect();
     try {
       await client.query(schema);
-      return await work(client);
+      return await work(client, () => settleStore(bench, url));
     } finally {
       await client.end();
     }

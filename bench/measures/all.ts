@@ -1,11 +1,11 @@
 // The list of all measures, in the order in which they run.
 import type { Measure } from "../bench.js";
 import type { Peer } from "../peers/peer.js";
+import { burdenedMeasures } from "./burdened.js";
 import { createMeasures } from "./create.js";
 import { drainMeasures } from "./drain.js";
 import { drainLimitedMeasures } from "./drain-limited.js";
 import { idleCpuMeasure } from "./idle-cpu.js";
-import { keptMeasures } from "./kept.js";
 import { loopDelayMeasure } from "./loop-delay.js";
 import { memoryMeasure } from "./memory.js";
 import { pickupMeasure } from "./pickup.js";
@@ -20,7 +20,7 @@ export function allMeasures(peers: readonly Peer[]): Measure[] {
     idleCpuMeasure,
     loopDelayMeasure,
     memoryMeasure,
-    ...keptMeasures,
+    ...burdenedMeasures,
   ];
 }
 

@@ -25,11 +25,10 @@ await service.engine.close();
 console.log("stopped");
 
 async function connected() {
-  const engine = watched(await openEngine(url));
   for (let attempt = 1; ; attempt++) {
     try {
       return await connect(contract, {
-        engine,
+        engine: watched(await openEngine(url)),
         instance,
         graceMs: 500,
         keeper: { ttlMs: 2_000, renewMs: 500, tickMs: 250 },

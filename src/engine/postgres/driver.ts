@@ -81,6 +81,8 @@ export class Database {
     });
     // An idle connection that breaks is replaced when the next one is needed.
     this.#pool.on("error", () => {});
+    // One that breaks between two statements of a transaction fails the next of them.
+    this.#pool.on("connect", (client) => void client.on("error", () => {}));
   }
 
   /** How errors name the store. */

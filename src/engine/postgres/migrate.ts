@@ -47,8 +47,12 @@ async function migrateUnderLock(client: PoolClient, { schema, where }: Address):
 
 /** The version of a schema; 0 if it is not there yet. */
 async function versionOf(client: PoolClient, schema: string): Promise<number> {
-  const table = await client.query("SELECT to_regclass($1) AS found", [`"${schema}".store`]);
-  if (table.rows[0]?.found === null) return 0;
+  // The catalog itself, because a look by name may come from before the wait for the lock.
+  const tables = await client.query(
+    "SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = 'store'",
+    [schema],
+  );
+  if (tables.rows.length === 0) return 0;
   const { rows } = await client.query(`SELECT version FROM "${schema}".store`);
   return Number(rows[0]?.version ?? 0);
 }
