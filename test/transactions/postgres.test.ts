@@ -121,6 +121,21 @@ describe.for(libraries)("a create in a transaction of $name", (library) => {
     await other.close();
   });
 
+  it("is refused once a statement of the transaction has failed", async () => {
+    const { service, source, charge, charges, txOf } = await openShop(library);
+    const refusals: unknown[] = [];
+    const failing = source.run(async (client) => {
+      await charge(client, "o-1");
+      await charge(client, "o-1").catch(() => {});
+      const refused = await service.jobs.ship.create(payload, { tx: txOf(client) });
+      if (refused.isErr()) refusals.push(refused.error);
+      return refused.unwrap();
+    });
+    await expect(failing).rejects.toThrow();
+    expect(refusals).toMatchObject([{ _tag: "TransactionRefused", reason: "not_open" }]);
+    expect(await charges()).toEqual([]);
+  });
+
   it("is refused after the transaction", async () => {
     const { service, source, txOf } = await openShop(library);
     const tx = await source.run(async (client) => txOf(client));
