@@ -1,118 +1,15 @@
 // Every client of PostgreSQL that a transaction may come from, against the real library and a real server:
 // statements run inside the transaction, a rollback undoes them, and what has no transaction is refused.
 import { sql } from "drizzle-orm";
-import { drizzle } from "drizzle-orm/node-postgres";
-import { drizzle as drizzlePostgresJs } from "drizzle-orm/postgres-js";
 import knex from "knex";
-import { CamelCasePlugin, Kysely, PostgresDialect } from "kysely";
-import {
-  drizzleTransactions,
-  fromDrizzle,
-  knexTransactions,
-  kyselyTransactions,
-  pgTransactions,
-  postgresJsTransactions,
-  prismaTransactions,
-  typeOrmTransactions,
-} from "millrace";
-import { Client, Pool } from "pg";
-import postgres from "postgres";
+import { fromDrizzle, prismaTransactions } from "millrace";
 import { DataSource } from "typeorm";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { callerTransaction } from "#millrace/client/transactions/recognise.js";
 import type { TransactionSource } from "#millrace/client/transactions/source.js";
 import type { AsyncTransaction } from "#millrace/engine/transaction.js";
 import { execute, freshSchema } from "../support/postgres.js";
-
-interface Library {
-  readonly name: string;
-  /** Opens the library; gives the source of its transactions and what it is without one. */
-  open(url: string): Promise<{
-    readonly source: TransactionSource<never>;
-    readonly without: readonly unknown[];
-    close(): Promise<unknown>;
-  }>;
-}
-
-const libraries: readonly Library[] = [
-  {
-    name: "node-postgres",
-    open: async (url) => {
-      const pool = new Pool({ connectionString: url });
-      const client = new Client({ connectionString: url });
-      await client.connect();
-      await client.query("SELECT 1");
-      const close = () => Promise.all([pool.end(), client.end()]);
-      return { source: pgTransactions(pool) as never, without: [pool, client], close };
-    },
-  },
-  {
-    name: "postgres.js",
-    open: async (url) => {
-      const own = postgres(url, { onnotice: () => {} });
-      return {
-        source: postgresJsTransactions(own) as never,
-        without: [own],
-        close: () => own.end(),
-      };
-    },
-  },
-  {
-    name: "Drizzle on node-postgres",
-    open: async (url) => {
-      const pool = new Pool({ connectionString: url });
-      const db = drizzle(pool);
-      return {
-        source: drizzleTransactions(db, sql) as never,
-        without: [db],
-        close: () => pool.end(),
-      };
-    },
-  },
-  {
-    name: "Drizzle on postgres.js",
-    open: async (url) => {
-      const client = postgres(url, { onnotice: () => {} });
-      const db = drizzlePostgresJs(client);
-      return {
-        source: drizzleTransactions(db, sql) as never,
-        without: [db],
-        close: () => client.end(),
-      };
-    },
-  },
-  {
-    name: "Kysely",
-    open: async (url) => {
-      const dialect = new PostgresDialect({ pool: new Pool({ connectionString: url }) });
-      const db = new Kysely<object>({ dialect, plugins: [new CamelCasePlugin()] });
-      return {
-        source: kyselyTransactions(db) as never,
-        without: [db],
-        close: () => db.destroy(),
-      };
-    },
-  },
-  {
-    name: "Knex",
-    open: async (url) => {
-      const postProcessResponse = () => "renamed";
-      const db = knex({ client: "pg", connection: url, postProcessResponse });
-      return { source: knexTransactions(db) as never, without: [db], close: () => db.destroy() };
-    },
-  },
-  {
-    name: "TypeORM",
-    open: async (url) => {
-      const dataSource = await new DataSource({ type: "postgres", url }).initialize();
-      return {
-        source: typeOrmTransactions(dataSource) as never,
-        without: [dataSource.manager, dataSource.createQueryRunner()],
-        close: () => dataSource.destroy(),
-      };
-    },
-  },
-];
+import { type Library, libraries } from "./libraries.js";
 
 /** The client as the store gets it. */
 function enlisted(source: TransactionSource<never>, client: never): AsyncTransaction {
@@ -131,8 +28,7 @@ async function open(library: Library) {
   );
   const opened = await library.open(url);
   onTestFinished(async () => void (await opened.close()));
-  if (opened.source.kind === "sync") throw new Error("It is synchronous.");
-  return { ...opened, source: opened.source, table: `${schema}.notes` };
+  return { ...opened, table: `${schema}.notes` };
 }
 
 describe.for(libraries)("a transaction of $name", (library) => {

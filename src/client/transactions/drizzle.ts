@@ -34,7 +34,11 @@ export function fromDrizzle<Query>(
 ): SqlExecutor {
   return {
     executeSql: async (text, values) => {
-      const answer = await tx.execute(queryOf(sql, text, values));
+      const query = queryOf(sql, text, values);
+      // Drizzle wraps what the driver says, and the store goes by the driver's codes.
+      const answer = await Promise.resolve(tx.execute(query)).catch((error: Error) => {
+        throw error.cause ?? error;
+      });
       // The drivers below Drizzle give the rows themselves, or an object that has them.
       return (Array.isArray(answer) ? answer : (answer as { rows: object[] }).rows) as object[];
     },

@@ -26,10 +26,19 @@ export function prismaTransaction(
   return {
     kind: "async",
     execute: async (sql, values) => {
-      const rows = (await client.$queryRawUnsafe(sql, ...values)) as readonly object[];
-      return rows.map(withNumbers);
+      const rows = await client.$queryRawUnsafe(sql, ...values).catch((error: Error) => {
+        throw withServerCode(error);
+      });
+      return (rows as readonly object[]).map(withNumbers);
     },
   };
+}
+
+/** Prisma has a code of its own for every fault of a raw query, and the server's among what it knows of the fault. */
+function withServerCode(error: Error & { readonly meta?: { readonly code?: unknown } }): Error {
+  const { code } = error.meta ?? {};
+  if (typeof code !== "string") return error;
+  return Object.assign(new Error(error.message, { cause: error }), { code });
 }
 
 /** Prisma gives 64-bit integers as bigints; the store's own fit into numbers. */
