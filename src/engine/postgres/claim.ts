@@ -53,7 +53,7 @@ export function* claimJobs(tx: PostgresTransaction, ask: ClaimAsk, sweep: boolea
   const jobs: ClaimedJob[] = [];
   for (let round = 0; round < roundsMax && jobs.length < ask.limit; round++) {
     const found = yield* candidates(tx, lanes, ask.limit - jobs.length, left);
-    const claimed = yield* claimAll(tx, found, ask.worker, left);
+    const claimed = yield* claimAll(atTimeOf(tx, found), found, ask.worker, left);
     jobs.push(...claimed);
     if (claimed.length === found.length) break;
     // There may be more behind those that were passed over, which whoever claims next will find.
@@ -150,6 +150,12 @@ function* candidates(
   // The rest stays locked until the end, and who looks meanwhile does not see it.
   tx.woke.ready = true;
   return found.slice(0, limit);
+}
+
+/** Jobs may have come after the transaction read the clock; they start no earlier than they are due. */
+function atTimeOf(tx: PostgresTransaction, found: readonly Candidate[]): PostgresTransaction {
+  const now = found.reduce((latest, { row }) => Math.max(latest, row[5]), tx.now);
+  return now === tx.now ? tx : { ...tx, now };
 }
 
 function compareRows(a: ReadyRow, b: ReadyRow): number {
