@@ -49,6 +49,7 @@ export type {
   IdempotencyOptions,
   SyncCreateOptions,
 } from "./client/create-options.js";
+export { createManyMax } from "./client/create-refusals.js";
 export {
   CommandRefused,
   IdempotencyConflict,
@@ -62,13 +63,12 @@ export {
   WaitAborted,
   WaitTimeout,
 } from "./client/errors.js";
-export {
-  type CreateFailure,
-  createManyMax,
-  type JobCreator,
-  type NewJob,
-  type Submission,
-  type SubmitFailure,
+export type {
+  CreateFailure,
+  JobCreator,
+  NewJob,
+  Submission,
+  SubmitFailure,
 } from "./client/job-creator.js";
 export type { CancelOutcome, CommandFailure, JobRef, JobSnapshot } from "./client/job-ref.js";
 export type { Stored } from "./client/stored.js";

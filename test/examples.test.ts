@@ -98,6 +98,13 @@ const outputs: { readonly [name: string]: readonly string[] } = {
   ],
   "several-processes.ts": ["resize: 40 completed"],
   "testing.ts": ["the shop works"],
+  "transactions.ts": [
+    "o-2: sold out",
+    "try 1: sending the receipt of o-1",
+    "try 2: sending the receipt of o-1",
+    "receipts: o-1",
+    "jobs: 1",
+  ],
 };
 
 it("the readme shows what the quickstart prints", async () => {

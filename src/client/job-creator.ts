@@ -4,8 +4,8 @@
  */
 import { Result } from "better-result";
 import { type Validation, validate } from "../contract/schema.js";
-import { type AppendOutcome, batchMax } from "../engine/engine.js";
-import { type StoreError, type TransactionError, TransactionRefused } from "../engine/errors.js";
+import type { AppendOutcome } from "../engine/engine.js";
+import type { StoreError, TransactionError } from "../engine/errors.js";
 import { AsyncResult, attempt, refusal, storeFault } from "./async-result.js";
 import type { Client } from "./client.js";
 import { type InsideFailure, submitInside, submitInsideSync } from "./create-inside.js";
@@ -16,14 +16,22 @@ import {
   type SyncCreateOptions,
 } from "./create-options.js";
 import {
-  type IdempotencyConflict,
+  checksLater,
+  chosenTwice,
+  listProblem,
+  noJob,
+  notEnqueued,
+  ownTransaction,
+} from "./create-refusals.js";
+import type {
+  IdempotencyConflict,
   InvalidOption,
-  type InvalidPayload,
+  InvalidPayload,
   JobExists,
   JobNotEnqueued,
 } from "./errors.js";
 import { JobRef } from "./job-ref.js";
-import { isObject, kindOf } from "./option-checks.js";
+import { isObject } from "./option-checks.js";
 import {
   type CreateTarget,
   invalidPayload,
@@ -35,9 +43,6 @@ import { createChange, followKey, type Rejected, type Submitted, submitted } fro
 import type { BetterSqliteClient } from "./transactions/better-sqlite.js";
 import type { TransactionClient } from "./transactions/transaction-client.js";
 import { type WaitFailure, type WaitOptions, waitChecks, waitForJob } from "./wait.js";
-
-/** The most jobs that one `createMany` makes. */
-export const createManyMax = batchMax;
 
 /** How many of them go to the store at a time, so that it stores some while the next are being prepared. */
 const createManyPart = 250;
@@ -393,56 +398,4 @@ function answered(answers: readonly AppendOutcome[], index: number): AppendOutco
   const answer = answers[index];
   if (answer === undefined) throw new Error("The store gave no answer to a create.");
   return answer;
-}
-
-function notEnqueued(
-  done: Extract<Submitted, { outcome: "rejected" | "coalesced" }>,
-  { event }: PreparedCreate,
-): JobNotEnqueued {
-  const { key, maxActive, maxQueued } = event.key ?? { key: "", maxActive: 0, maxQueued: 0 };
-  const limit = maxActive + maxQueued;
-  if (done.outcome === "coalesced") {
-    const message = `The key ${key} is full; job ${done.id} stands for this one.`;
-    return new JobNotEnqueued({ reason: "coalesced", key, limit, existingJobId: done.id, message });
-  }
-  const { outcome: _, ...rejected } = done;
-  const message = `The key ${key} is full: ${done.active} active and ${done.queued} queued of ${limit}; create the job later, or allow more.`;
-  return new JobNotEnqueued({ ...rejected, message });
-}
-
-function chosenTwice(id: string): JobExists {
-  return new JobExists({
-    id,
-    message: `The id ${id} is given to two jobs of one call; give each its own.`,
-  });
-}
-
-function listProblem(jobs: unknown): InvalidOption | null {
-  if (!Array.isArray(jobs)) {
-    const message = `createMany takes a list of { payload, … }, not ${kindOf(jobs)}.`;
-    return new InvalidOption({ field: "jobs", message });
-  }
-  return jobs.length > createManyMax ? tooMany(jobs.length) : null;
-}
-
-/** The error of a payload that cannot be checked before a synchronous call returns. */
-function checksLater(type: string, checked: Promise<unknown>): TransactionRefused {
-  checked.catch(() => {});
-  const message = `The schema of ${type} checks its payload asynchronously, which a synchronous create cannot wait for; begin the transaction by hand and await create.`;
-  return new TransactionRefused({ reason: "not_synchronous", message });
-}
-
-function noJob(job: unknown): InvalidOption {
-  const message = `A job of a createMany must be an object with a payload, not ${kindOf(job)}.`;
-  return new InvalidOption({ field: "jobs", message });
-}
-
-function ownTransaction(): InvalidOption {
-  const message = "Jobs of one createMany share a transaction: give tx to createMany itself.";
-  return new InvalidOption({ field: "tx", message });
-}
-
-function tooMany(count: number): InvalidOption {
-  const message = `${count} jobs are too many for one createMany; give at most ${createManyMax} and call it again.`;
-  return new InvalidOption({ field: "jobs", message });
 }

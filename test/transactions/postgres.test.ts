@@ -239,6 +239,27 @@ describe("a transaction of node-postgres", () => {
     expect(await charges()).toEqual([]);
   });
 
+  it("lets one of many in, of those that compete for a key", async () => {
+    const { service, source, charge, charges, txOf } = await openShop(library);
+    const compete = (index: number) =>
+      source.run(async (client) => {
+        const tx = txOf(client);
+        const keyed = await service.jobs.keyed.submit(payload, { tx }).orThrow();
+        const once = { tx, idempotencyKey: "o-1" };
+        const idempotent = await service.jobs.ship.submit(payload, once).orThrow();
+        if (keyed.outcome === "accepted") await charge(client, `keyed-${index}`);
+        if (idempotent.outcome === "accepted") await charge(client, `once-${index}`);
+        if (index % 2 === 0) throw new Error("no stock");
+      });
+    await Promise.allSettled(Array.from({ length: 20 }, (_, index) => compete(index)));
+    const counts = await service.reads.counts().orThrow();
+    expect(counts.map(({ type, count }) => [type, count])).toEqual([
+      ["keyed", 1],
+      ["ship", 1],
+    ]);
+    expect(await charges()).toHaveLength(2);
+  });
+
   it("is refused by a synchronous create", async () => {
     const { service, source } = await openShop(library);
     await source.run(async (client) => {

@@ -1,11 +1,19 @@
 // Transactions of real processes: what a handler writes happens exactly once wherever its process is killed,
 // and keys hold among callers that create in transactions of their own.
 import Database from "better-sqlite3";
-import { betterSqliteTransactions, connect } from "millrace";
+import {
+  betterSqliteTransactions,
+  connect,
+  type JobRef,
+  pgTransactions,
+  type Service,
+} from "millrace";
+import { Pool } from "pg";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { startChild } from "../crash/children.js";
+import { freshSchema } from "../support/postgres.js";
 import { sqliteStore } from "./shop-file.js";
-import { charging, steps, till } from "./till-contract.js";
+import { charging, postgresLedger, sqliteLedger, steps, till } from "./till-contract.js";
 
 async function openTill(tables: string) {
   const { url, path } = await sqliteStore();
@@ -18,7 +26,7 @@ async function openTill(tables: string) {
   });
   onTestFinished(() => service.stop());
   db.exec(tables);
-  return { service, db, path };
+  return { service, db, path, url };
 }
 
 const deaths = [
@@ -27,21 +35,63 @@ const deaths = [
   { mode: "staged" as const, step: "settled, not committed" as const },
 ];
 
-describe("the writes of a handler", () => {
+/** A shop that was given a job, its table, and the way to work itself. */
+interface Till {
+  readonly service: Pick<Service<(typeof till)["jobs"], never>, "start">;
+  readonly ref: JobRef;
+  /** What the worker that is killed is started with, after the step. */
+  readonly parameters: readonly [url: string, ...string[]];
+  charges(): Promise<unknown[]>;
+}
+
+async function sqliteTill(mode: "atomic" | "staged"): Promise<Till> {
+  const { service, db, url } = await openTill("CREATE TABLE charges (id TEXT, tries INTEGER)");
+  service.jobs.charge.handle(charging(sqliteLedger, () => {}));
+  return {
+    service,
+    ref: await service.jobs.charge.create({ orderId: "o-1", mode }).orThrow(),
+    parameters: [url],
+    charges: async () => db.prepare("SELECT id, tries FROM charges").raw().all(),
+  };
+}
+
+async function postgresTill(mode: "atomic" | "staged"): Promise<Till> {
+  const { url, schema } = await freshSchema();
+  const own = new URL(url);
+  own.searchParams.set("schema", schema);
+  const pool = new Pool({ connectionString: url });
+  onTestFinished(() => pool.end());
+  const transactions = pgTransactions(pool);
+  const service = await connect(till, { url: own.href, transactions, keeper: { tickMs: 50 } });
+  onTestFinished(() => service.stop());
+  const table = `${schema}.charges`;
+  await pool.query(`CREATE TABLE ${table} (id text, tries int)`);
+  service.jobs.charge.handle(charging(postgresLedger(table), () => {}));
+  const query = { text: `SELECT id, tries FROM ${table}`, rowMode: "array" } as const;
+  return {
+    service,
+    ref: await service.jobs.charge.create({ orderId: "o-1", mode }).orThrow(),
+    parameters: [own.href, table],
+    charges: async () => (await pool.query(query)).rows,
+  };
+}
+
+describe.for([
+  { name: "sqlite", open: sqliteTill },
+  { name: "postgres", open: postgresTill },
+])("the writes of a handler on $name", ({ open }) => {
   it.for(deaths)("happen once when its process is killed: $mode, $step", async ({ mode, step }) => {
-    const { service, db, path } = await openTill("CREATE TABLE charges (id TEXT, tries INTEGER)");
-    const ref = await service.jobs.charge.create({ orderId: "o-1", mode }).orThrow();
-    const worker = startChild("../transactions/till-worker.ts", [path, step]);
+    const { service, ref, parameters, charges } = await open(mode);
+    const [url, ...rest] = parameters;
+    const worker = startChild("../transactions/till-worker.ts", [url, step, ...rest]);
     expect(await worker.ended).toMatchObject({ signal: "SIGKILL", errors: "" });
     const isDone = step === "committed";
-    const charges = () => db.prepare("SELECT id, tries FROM charges").raw().all();
-    expect(charges()).toEqual(isDone ? [["o-1", 1]] : []);
+    expect(await charges()).toEqual(isDone ? [["o-1", 1]] : []);
     expect((await ref.get().orThrow()).state).toBe(isDone ? "completed" : "active");
 
-    service.jobs.charge.handle(charging(() => {}));
     await service.start();
     await ref.wait().orThrow();
-    expect(charges()).toEqual([["o-1", isDone ? 1 : 2]]);
+    expect(await charges()).toEqual([["o-1", isDone ? 1 : 2]]);
     expect((await ref.get().orThrow()).tries).toBe(isDone ? 1 : 2);
   });
 });

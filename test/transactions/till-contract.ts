@@ -2,6 +2,7 @@
 // and jobs with a key of which there may be one.
 import type { Database } from "better-sqlite3";
 import { defineJob, defineService, type HandlerOf } from "millrace";
+import type { PoolClient } from "pg";
 import { z } from "zod";
 
 export const till = defineService("till", {
@@ -27,19 +28,45 @@ export const steps = [
 
 export type Step = (typeof steps)[number];
 
+/** The shop's own table, through whatever client. */
+export interface Ledger<Tx> {
+  read(tx: Tx): unknown;
+  write(tx: Tx, orderId: string, tries: number): void | Promise<void>;
+}
+
 /** Writes a charge into the shop's own table, in the transaction that completes the job. */
-export function charging(
+export function charging<Tx>(
+  ledger: Ledger<Tx>,
   reached: (step: Step) => void,
-): HandlerOf<typeof till.jobs.charge, typeof till.jobs, Database> {
+): HandlerOf<typeof till.jobs.charge, typeof till.jobs, Tx> {
   return async ({ payload, prepare, complete, tries }) => {
     const { mode, orderId } = payload;
-    await prepare({ mode }, ({ tx }) => tx.prepare("SELECT count(*) FROM charges").get());
+    await prepare({ mode }, ({ tx }) => ledger.read(tx));
     reached("prepared");
     await Promise.resolve();
     reached("working");
     return complete(({ tx }) => {
-      tx.prepare("INSERT INTO charges VALUES (?, ?)").run(orderId, tries);
-      reached("written");
+      const writing = ledger.write(tx, orderId, tries);
+      if (!(writing instanceof Promise)) return reached("written");
+      return writing.then(() => reached("written"));
     });
+  };
+}
+
+/** The table in the file of the jobs. */
+export const sqliteLedger: Ledger<Database> = {
+  read: (tx) => tx.prepare("SELECT count(*) FROM charges").get(),
+  write: (tx, orderId, tries) => {
+    tx.prepare("INSERT INTO charges VALUES (?, ?)").run(orderId, tries);
+  },
+};
+
+/** The table beside the jobs in PostgreSQL. */
+export function postgresLedger(table: string): Ledger<PoolClient> {
+  return {
+    read: (tx) => tx.query(`SELECT count(*) FROM ${table}`),
+    write: async (tx, orderId, tries) => {
+      await tx.query(`INSERT INTO ${table} VALUES ($1, $2)`, [orderId, tries]);
+    },
   };
 }

@@ -1,10 +1,10 @@
-// A worker that is killed at one step of its first attempt: `till-worker.ts PATH STEP`.
+// A worker that is killed at one step of its first attempt: `till-worker.ts URL STEP [TABLE]`.
 import Database from "better-sqlite3";
-import { betterSqliteTransactions, connect } from "millrace";
-import { charging, type Step, till } from "./till-contract.js";
+import { betterSqliteTransactions, connect, pgTransactions } from "millrace";
+import { Pool } from "pg";
+import { charging, postgresLedger, type Step, sqliteLedger, till } from "./till-contract.js";
 
-const [, , path = "", step = ""] = process.argv;
-const db = new Database(path);
+const [, , url = "", step = "", table = ""] = process.argv;
 let isWritten = false;
 
 function reached(here: Step): void {
@@ -12,21 +12,42 @@ function reached(here: Step): void {
   if (here === step) process.kill(process.pid, "SIGKILL");
 }
 
-// The connection as it is, which tells of the moments before and after the commit of a charge.
-const exec = db.exec.bind(db);
-db.exec = (statement) => {
-  const isLast = isWritten && statement === "COMMIT";
-  if (isLast) reached("settled, not committed");
-  exec(statement);
-  if (isLast) reached("committed");
-  return db;
-};
-
-const service = await connect(till, {
-  url: `file:${path}`,
-  transactions: betterSqliteTransactions(db),
-  keeper: false,
-});
-service.jobs.charge.handle(charging(reached));
+const service = url.startsWith("postgres:") ? await onPostgres() : await onSqlite();
 await service.start();
 await service.wait();
+
+/** The connection as it is, which tells of the moments before and after the commit of a charge. */
+async function onSqlite() {
+  const db = new Database(url.slice("file:".length));
+  const exec = db.exec.bind(db);
+  db.exec = (statement) => {
+    const isLast = isWritten && statement === "COMMIT";
+    if (isLast) reached("settled, not committed");
+    exec(statement);
+    if (isLast) reached("committed");
+    return db;
+  };
+  const transactions = betterSqliteTransactions(db);
+  const connected = await connect(till, { url, transactions, keeper: false });
+  connected.jobs.charge.handle(charging(sqliteLedger, reached));
+  return connected;
+}
+
+async function onPostgres() {
+  const pool = new Pool({ connectionString: url });
+  pool.on("connect", (client) => {
+    const query = client.query.bind(client) as (...values: unknown[]) => Promise<unknown>;
+    const watched = async (...values: unknown[]) => {
+      const isLast = isWritten && values[0] === "COMMIT";
+      if (isLast) reached("settled, not committed");
+      const answer = await query(...values);
+      if (isLast) reached("committed");
+      return answer;
+    };
+    client.query = watched as typeof client.query;
+  });
+  const transactions = pgTransactions(pool);
+  const connected = await connect(till, { url, transactions, keeper: false });
+  connected.jobs.charge.handle(charging(postgresLedger(table), reached));
+  return connected;
+}
