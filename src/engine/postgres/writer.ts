@@ -26,6 +26,7 @@ import { isOfOneItem } from "./faults.js";
 import { pruneDeleted } from "./feed.js";
 import { type LaneParts, Lanes } from "./lanes.js";
 import { renewLeases } from "./lease.js";
+import { lockInOrder } from "./lock-order.js";
 import { createPlain } from "./plain-create.js";
 import { endPlain } from "./plain-end.js";
 import type { PostgresTransaction } from "./transaction.js";
@@ -199,7 +200,8 @@ export class Writer {
     const changes = batch.flat();
     if (changes.length === 1) return this.#appendApart(batch, perform);
     try {
-      return parted(batch, await this.#transactions.once((tx) => each(tx, changes, perform)));
+      const operation = (tx: PostgresTransaction) => eachInOrder(tx, changes, perform);
+      return parted(batch, await this.#transactions.once(operation));
     } catch (error) {
       if (!isOfOneItem(error)) throw error;
     }
@@ -257,6 +259,16 @@ function* each<Item, Answer>(
   const answers: Answer[] = [];
   for (const item of items) answers.push(yield* perform(tx, item));
   return answers;
+}
+
+/** The same for changes that may wait for locks. */
+function* eachInOrder(
+  tx: PostgresTransaction,
+  changes: readonly Change[],
+  perform: Perform<Change, AppendOutcome>,
+): Step<readonly AppendOutcome[]> {
+  yield* lockInOrder(changes);
+  return yield* each(tx, changes, perform);
 }
 
 /** Gives each call of a batch the answers to its own items. */
