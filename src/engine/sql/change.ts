@@ -2,6 +2,7 @@
  * A change as flat values, ready to be bound to statements: made where the event is, carried to where the store is.
  */
 import type { EventOf, JobEvent } from "../../core/event.js";
+import { unreachableReason } from "../../core/evolve.js";
 import type { Aggregate, Blocker, JobKeyPolicy, JobState } from "../../core/job.js";
 import { advancesVersion, transitions } from "../../core/transitions.js";
 import type { Change } from "../engine.js";
@@ -82,6 +83,7 @@ export function flatChange(change: Change): FlatChange {
 export function detailOf(event: Change["event"]): string | null {
   if ("error" in event) return event.error.message;
   if ("reason" in event && event.reason !== undefined) return event.reason;
+  if (event.name === "unreachable") return unreachableReason(event);
   return event.name === "stale" || event.name === "released" ? event.cause : null;
 }
 
