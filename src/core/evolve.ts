@@ -155,7 +155,7 @@ const effects: { [Name in Exclude<EventName, "created" | "deleted">]: Effect<Nam
   ready: () => ({}),
   unblocked: () => ({ state: "pending" }),
   unreachable: (_, event) =>
-    ended(event, { state: "unreachable", reason: `blocker ${event.blockerId} ended badly` }),
+    ended(event, { state: "unreachable", reason: unreachableReason(event) }),
   acknowledged: (_, event) => ({ acknowledgedBy: event.agent, acknowledgedAt: event.at }),
   started: (job, event) => ({
     state: "active",
@@ -219,6 +219,11 @@ const effects: { [Name in Exclude<EventName, "created" | "deleted">]: Effect<Nam
 
 function ended(event: EventData[EventName] & { readonly at: number }, changes: Changes): Changes {
   return { ...attemptOver, ...changes, endedAt: event.at };
+}
+
+/** Why an unreachable job can never run, in words. */
+export function unreachableReason({ blockerId }: EventData["unreachable"]): string {
+  return `blocker ${blockerId} ended badly`;
 }
 
 function cancelRequest(event: EventOf<"cancelRequested">) {

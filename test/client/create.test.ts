@@ -190,8 +190,7 @@ describe("an option of create", () => {
     ["context", { context: { traceparent: "00-1" } }, /not a W3C traceparent/],
     ["context", { context: { requestId: "" } }, /requestId/],
     ["context", { context: { tracestate: "a=b" } }, /needs a traceparent/],
-    ["blockers", { blockers: [] }, /not supported/],
-    ["loadDependencies", { loadDependencies: true }, /not supported/],
+    ["blockers", { blockers: "first" }, /must be a list/],
     ["target", { target: "agent" }, /not supported/],
     ["delay", { delay: 5 }, /is not an option of a create; use one of id/],
   ] as const)("%s is refused when it cannot be used", async ([field, options, message]) => {

@@ -1,9 +1,10 @@
 // Plays random commands on one engine: callers, workers and keepers, each with what they know.
 import fc from "fast-check";
 import type { Environment, Wish } from "millrace/conformance";
+import { blockerVerdict, continuationId } from "#millrace/core/chains.js";
 import { decide } from "#millrace/core/decide.js";
 import { jobHash } from "#millrace/core/evolve.js";
-import type { Job, JobKeyPolicy } from "#millrace/core/job.js";
+import type { Blocker, Job, JobKeyPolicy } from "#millrace/core/job.js";
 
 const service = "shop";
 const types = ["mail", "sync"] as const;
@@ -24,7 +25,11 @@ export type Play =
       readonly deadlineMs: number | null;
       readonly maxTries: number;
       readonly deadLetter: boolean;
-      readonly blocked: boolean;
+      /** Which of the jobs so far it waits for. */
+      readonly blockers: readonly number[];
+      readonly onBadEnd: Blocker["onBadEnd"];
+      /** Whether it is the first of a chain. */
+      readonly chained: boolean;
       readonly tags: readonly string[];
     }
   | {
@@ -37,6 +42,8 @@ export type Play =
       readonly kind: "settle";
       readonly choice: number;
       readonly outcome: Outcome;
+      /** Whether a completed job of a chain is continued. */
+      readonly continued: boolean;
       readonly delayMs: number;
     }
   | { readonly kind: "renew" }
@@ -49,6 +56,7 @@ export type Play =
     }
   | { readonly kind: "reap" }
   | { readonly kind: "expire" }
+  | { readonly kind: "resolve" }
   | { readonly kind: "pause"; readonly type: (typeof types)[number]; readonly paused: boolean };
 
 type Outcome = "complete" | "fail" | "release" | "terminate" | "skip" | "confirmCancel";
@@ -83,7 +91,12 @@ export const plays: fc.Arbitrary<Play> = fc.oneof(
       deadlineMs: fc.option(fc.constantFrom(30, 200), { freq: 4 }),
       maxTries: fc.integer({ min: 1, max: 3 }),
       deadLetter: fc.boolean(),
-      blocked: fc.integer({ min: 0, max: 9 }).map((dice) => dice === 0),
+      blockers: fc.oneof(
+        { weight: 4, arbitrary: fc.constant([]) },
+        { weight: 1, arbitrary: fc.array(fc.nat(), { maxLength: 3 }) },
+      ),
+      onBadEnd: fc.constantFrom("continue", "unreachable"),
+      chained: fc.boolean(),
       tags: fc.subarray(["red", "blue"]),
     }),
   },
@@ -111,6 +124,7 @@ export const plays: fc.Arbitrary<Play> = fc.oneof(
         "skip",
         "confirmCancel",
       ),
+      continued: fc.boolean(),
       delayMs: delays,
     }),
   },
@@ -138,6 +152,7 @@ export const plays: fc.Arbitrary<Play> = fc.oneof(
   },
   { weight: 2, arbitrary: fc.record({ kind: fc.constant("reap") }) },
   { weight: 1, arbitrary: fc.record({ kind: fc.constant("expire") }) },
+  { weight: 2, arbitrary: fc.record({ kind: fc.constant("resolve") }) },
   {
     weight: 1,
     arbitrary: fc.record({
@@ -180,6 +195,8 @@ export class Player {
         return this.#reap();
       case "expire":
         return this.#expire();
+      case "resolve":
+        return this.#resolve();
       case "pause":
         return this.#env.pause(play.type, play.paused);
     }
@@ -200,9 +217,13 @@ export class Player {
     }
     const counts = await engine.query("counts", {});
     const queues = await engine.query("queues", {});
+    const chains = await engine.query("chains", { limit: 100 });
+    const relatives = await engine.query("blockers", { ids: this.#created });
+    const waiting = await engine.query("dependents", { ids: this.#created });
     const rows = [];
     for (const id of this.#created) rows.push(await engine.query("job", { id }));
-    return { folds, logs, rows, entries: page.entries, count: page.count, keys, counts, queues };
+    const views = { entries: page.entries, count: page.count, keys, counts, queues };
+    return { folds, logs, rows, ...views, chains: chains.entries, relatives, waiting };
   }
 
   #policy(name: string, type: string, policy: Partial<JobKeyPolicy> = {}): JobKeyPolicy {
@@ -213,20 +234,32 @@ export class Player {
   async #create(play: Extract<Play, { kind: "create" }>): Promise<unknown> {
     const { now } = this.#env;
     const { type, key, whenFull, stalePolicy, priority, delayMs, deadlineMs } = play;
+    const id = `job-${this.#created.length}`;
     const change = this.#env.creation({
+      id,
       type,
       priority,
       runAt: now + delayMs,
       maxTries: play.maxTries,
       deadLetter: play.deadLetter,
       tags: play.tags,
-      blockers: play.blocked ? [{ jobId: "nobody", onBadEnd: "continue" }] : [],
+      blockers: this.#blockers(play),
+      ...(play.chained && { chainId: id }),
       ...(deadlineMs !== null && { deadline: now + deadlineMs }),
       ...(key && { key: this.#policy(key, type, { whenFull, stalePolicy }) }),
     });
     const outcome = await this.#env.append(change);
     if (outcome.outcome === "appended") this.#created.push(change.job.id);
     return outcome;
+  }
+
+  /** A chain that is waited for as one is named by its first job; some may be gone. */
+  #blockers({ blockers, onBadEnd }: Extract<Play, { kind: "create" }>): Blocker[] {
+    if (this.#created.length === 0) return [];
+    return blockers.map((choice) => {
+      const jobId = this.#created[choice % this.#created.length] ?? "";
+      return choice % 2 === 0 ? { jobId, onBadEnd } : { jobId, onBadEnd, chain: true };
+    });
   }
 
   async #claim({ lanes, limit, worker }: Extract<Play, { kind: "claim" }>): Promise<unknown> {
@@ -247,7 +280,7 @@ export class Player {
     const answers: unknown[] = [];
     for (const job of [held, fresh]) {
       if (job === null || job.state !== "active" || job.token !== held.token) continue;
-      const outcome = await this.#env.settle(job, this.#outcome(play, held.token));
+      const outcome = await this.#settleOne(job, play);
       answers.push(outcome);
       if (outcome.outcome === "appended") return answers;
     }
@@ -256,6 +289,24 @@ export class Player {
       answers.push(await this.#env.engine.note([this.#env.event(fresh, wish)]));
     }
     return answers;
+  }
+
+  async #settleOne(job: Job, play: Extract<Play, { kind: "settle" }>) {
+    if (play.outcome !== "complete" || !play.continued || job.chainId === undefined)
+      return this.#env.settle(job, this.#outcome(play, job.token));
+    const { chainId, token, key } = job;
+    const next = this.#env.creation({
+      id: continuationId(job),
+      chainId,
+      type: job.type,
+      runAt: this.#env.now + play.delayMs,
+      ...(key && { key }),
+    });
+    const continuation = { jobId: next.job.id, type: job.type };
+    const wish = { command: "complete", token, continuation, completedBy: "worker-1" } as const;
+    const outcome = await this.#env.settle(job, wish, [next]);
+    if (outcome.outcome === "appended") this.#created.push(next.job.id);
+    return outcome;
   }
 
   #outcome(play: Extract<Play, { kind: "settle" }>, token: number): Wish {
@@ -345,6 +396,26 @@ export class Player {
     for (const { id } of due) {
       const job = await this.#env.load(id);
       answers.push(await this.#apply(job, { command: "expire", actor: "keeper:keeper-1" }));
+    }
+    return answers;
+  }
+
+  /** As the keeper does it: what is found is resolved by the core. */
+  async #resolve(): Promise<unknown> {
+    const { engine } = this.#env;
+    const due = await engine.due({ kind: "blocked", service }, 10);
+    const rows = await engine.query("blockers", { ids: due.map(({ id }) => id) });
+    const answers: unknown[] = [due, rows];
+    for (const [index, { id }] of due.entries()) {
+      const job = await this.#env.load(id);
+      const found = blockerVerdict(job.blockers, (_, place) => rows[index]?.[place]?.state);
+      const actor = "keeper:keeper-1";
+      if (found.verdict === "wait") throw new Error(`Job ${id} was found and has to wait.`);
+      const wish: Wish =
+        found.verdict === "unblock"
+          ? { command: "unblock", actor }
+          : { command: "blockerEndedBadly", blockerId: found.blockerId, actor };
+      answers.push(await this.#apply(job, wish));
     }
     return answers;
   }

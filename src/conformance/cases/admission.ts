@@ -72,6 +72,7 @@ export const admissionCases = concern("admission", [
       await env.create({ key });
       await env.fail(await env.claimOne(), env.now + 10);
       await env.create({ key, runAt: env.now + 10 });
+      await env.create({ id: "x", type: "other" });
       await env.create({ key, blockers: [{ jobId: "x", onBadEnd: "continue" }] });
       assert.equal((await create(env, "one-more", key)).outcome, "not_admitted");
     },
@@ -169,6 +170,7 @@ export const admissionCases = concern("admission", [
       const key = env.key("k", { maxQueued: 1, whenFull: "replace-oldest" });
       await create(env, "runs", key);
       const job = await env.claimOne();
+      await env.create({ id: "x", type: "other" });
       const blockers = [{ jobId: "x", onBadEnd: "continue" }] as const;
       await env.create({ id: "blocked", key, blockers });
       const refused = await create(env, "new", key);

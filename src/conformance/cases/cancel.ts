@@ -11,6 +11,7 @@ export const cancelCases = concern("cancel", [
   {
     name: "a waiting job is cancelled at once, whatever it waits for",
     async run(env) {
+      await env.create({ id: "x", type: "other" });
       const waiting = [
         await env.create(),
         await env.create({ runAt: env.now + 1_000 }),

@@ -108,9 +108,10 @@ export const createCases = concern("create", [
   {
     name: "a blocked job whose blocker ended badly is unreachable",
     async run(env) {
-      const blockers = [{ jobId: "nobody", onBadEnd: "unreachable" }] as const;
+      await env.create({ id: "bad", type: "other" });
+      const blockers = [{ jobId: "bad", onBadEnd: "unreachable" }] as const;
       const { id } = await env.create({ blockers });
-      const job = await env.command(id, { command: "blockerEndedBadly", blockerId: "nobody" });
+      const job = await env.command(id, { command: "blockerEndedBadly", blockerId: "bad" });
       assert.equal(job?.state, "unreachable");
       await env.nothingClaimable();
       const again = await env.command(id, { command: "retry", runAt: env.now });

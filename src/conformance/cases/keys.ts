@@ -203,11 +203,13 @@ export const keyCases = concern("keys", [
     name: "an unblocked job of a key waits for its slot like any other",
     async run(env) {
       const key = env.key("k");
+      await env.create({ id: "x", type: "other" });
       const blockers = [{ jobId: "x", onBadEnd: "continue" }] as const;
       await env.create({ id: "blocked", key, blockers });
       await env.create({ id: "free", key });
       const job = await env.claimOne();
       assert.equal(job.id, "free");
+      await env.complete(await env.claimOne({ type: "other" }));
       await env.command("blocked", { command: "unblock" });
       await env.nothingClaimable();
       await env.complete(job);

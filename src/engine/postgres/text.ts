@@ -6,7 +6,7 @@ import type { SqlValue } from "../sql/statement.js";
 
 /** Tables where a statement names one: after these words, and nowhere else. */
 const tables =
-  /\b(FROM|JOIN|INTO|UPDATE|USING)\s+(lanes|events|jobs|tags|blockers|waiting|ready|leases|slots|keys|records|store)\b/g;
+  /\b(FROM|JOIN|INTO|UPDATE|USING)\s+(lanes|events|jobs|tags|waiting|ready|leases|slots|blockers|keys|records|store)\b/g;
 
 /** Turns shared statements into those of one schema. Each text is turned once. */
 export class StatementTexts {
