@@ -145,26 +145,30 @@ describe.for(sources)("complete with $name", (source) => {
     expect(charges()).toEqual([]);
   });
 
-  it("rolls everything back when the job is no longer the worker's", async () => {
+  it.for([
+    { how: "deleted", failure: { _tag: "JobAborted", reason: "not_found" } },
+    { how: "cancelled", failure: { _tag: "JobAlreadyCompleted", state: "cancelled" } },
+  ])("rolls everything back when the job was $how meanwhile", async ({ how, failure }) => {
     const { service, charge, charges, warnings } = await openShop(source);
     const failures: unknown[] = [];
     service.jobs.charge.handle(async (job) => {
-      await Promise.resolve();
-      await service.ref(job.id).delete({ force: true }).orThrow();
+      const ref = service.ref(job.id);
+      if (how === "deleted") await ref.delete({ force: true }).orThrow();
+      else await ref.cancel("not wanted", { force: true }).orThrow();
       return job
         .complete(({ tx }) => {
           charge(tx, "o-1", 1);
           return { paid: true };
         })
-        .catch((failure) => {
-          failures.push(failure);
-          throw failure;
+        .catch((thrown) => {
+          failures.push(thrown);
+          throw thrown;
         });
     });
     await service.start();
     await service.jobs.charge.run(payload);
     await service.stop();
-    expect(failures).toMatchObject([{ _tag: "JobAborted", reason: "not_found" }]);
+    expect(failures).toMatchObject([failure]);
     expect(charges()).toEqual([]);
     expect(warnings.join()).toContain("An outcome was ignored");
   });
