@@ -14,6 +14,7 @@ import {
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
 import { callerTransaction } from "#millrace/client/transactions/recognise.js";
+import { gate } from "../worker/workshop.js";
 import { sqliteStore } from "./shop-file.js";
 
 const order = z.object({ orderId: z.string() });
@@ -64,7 +65,10 @@ const sources: readonly {
   { name: "a client that answers later", make: laterTransactions },
 ];
 
-async function openShop(source: (typeof sources)[number]) {
+async function openShop(
+  source: (typeof sources)[number],
+  options: { readonly graceMs?: number } = {},
+) {
   const { url, path } = await sqliteStore();
   const db = new Database(path);
   onTestFinished(() => void db.close());
@@ -74,6 +78,7 @@ async function openShop(source: (typeof sources)[number]) {
     url,
     transactions: source.make(db),
     logger: { info: () => {}, warn: log, error: log },
+    ...options,
   });
   onTestFinished(() => service.stop());
   db.exec("CREATE TABLE charges (id TEXT PRIMARY KEY, tries INTEGER)");
@@ -347,6 +352,22 @@ describe("atomic mode with a client that answers later", () => {
     await service.start();
     expect(await service.jobs.charge.run(payload)).toMatchObject({ error: { state: "skipped" } });
     expect(charges()).toEqual([]);
+  });
+
+  it("is rolled back when the handler ignores that it should stop", async () => {
+    const { service, db, charge, charges } = await openShop(source, { graceMs: 20 });
+    const prepared = gate();
+    service.jobs.charge.handle(async ({ prepare }) => {
+      await prepare({ mode: "atomic" }, ({ tx }) => charge(tx, "prepared", 1));
+      prepared.open();
+      return new Promise<never>(() => {});
+    });
+    await service.start();
+    await service.jobs.charge.create(payload).orThrow();
+    await prepared.opened;
+    expect(db.inTransaction).toBe(true);
+    await service.stop();
+    expect([db.inTransaction, charges()]).toEqual([false, []]);
   });
 
   it("refuses a second complete, because what prepare did is undone", async () => {
