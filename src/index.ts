@@ -32,9 +32,16 @@ export type { Backoff, BackoffName, ExponentialBackoff } from "./core/retry.js";
 // Connect: from a contract and a URL to a service.
 
 export type { KeeperTimings } from "./keeper/keeper.js";
+export type {
+  ChainOf,
+  Chains,
+  CompleteStepOf,
+  CompletionOf,
+  JobOfTypes,
+} from "./service/chains.js";
 export { type ConnectOptions, connect } from "./service/connect.js";
 export { InvalidHandler, ServiceStopped } from "./service/errors.js";
-export type { ContinueWith, HandlerOf } from "./service/inferred.js";
+export type { ChainOutputOf, ContinueWith, HandlerOf } from "./service/inferred.js";
 export type { JobFace, JobVersionFace } from "./service/job-face.js";
 export type { AnyService, Handlers, Service, ServiceJobs } from "./service/service.js";
 
@@ -42,6 +49,10 @@ export type { AnyService, Handlers, Service, ServiceJobs } from "./service/servi
 
 export { Result } from "better-result";
 export type { AsyncResult } from "./client/async-result.js";
+export type { BlockerInput, BlockerInputs } from "./client/blockers.js";
+export type { CompleteChainFailure } from "./client/chain-completion.js";
+export { ChainRef } from "./client/chain-ref.js";
+export type { ChainSnapshot, ChainsFilter, DeleteChainOptions } from "./client/chains.js";
 export type { Continuation, ContinuationOptions } from "./client/continuation.js";
 export type { InsideFailure } from "./client/create-inside.js";
 export type {
@@ -53,8 +64,10 @@ export { createManyMax } from "./client/create-refusals.js";
 export {
   CommandRefused,
   IdempotencyConflict,
+  InvalidBlocker,
   InvalidOption,
   InvalidPayload,
+  InvalidResult,
   JobAlreadyCompleted,
   JobEnded,
   JobExists,
@@ -114,6 +127,7 @@ export {
   type Prepare,
   type PrepareMode,
 } from "./worker/active-job.js";
+export type { BlockerOutcome } from "./worker/blockers.js";
 export { type Completed, type HandlerOutcome, skip, snooze, terminate } from "./worker/outcome.js";
 
 // Read and operate.
@@ -122,6 +136,8 @@ export type { PresentType, WorkerPresence, WorkerRow } from "./client/presence.j
 export type { Keys, Queues } from "./client/queues.js";
 export type { JobDetails, KeyAsk, PageAsk, ReadFilter, Reads } from "./client/reads.js";
 export type {
+  BlockerRow,
+  ChainRow,
   JobFilter,
   JobRow,
   KeyHolder,
@@ -137,6 +153,7 @@ export type { QueueSettings } from "./engine/record.js";
 export type { EventName, EventOf, JobEvent } from "./core/event.js";
 export {
   type Actor,
+  type Blocker,
   type EndedState,
   endedStates,
   isEnded,
@@ -151,7 +168,7 @@ export {
   type WhenFull,
 } from "./core/job.js";
 export type { Json } from "./core/json.js";
-export type { Why } from "./core/why.js";
+export type { OpenBlocker, Why } from "./core/why.js";
 
 // The store, and what a service may be given in place of the system's own.
 

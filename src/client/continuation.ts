@@ -5,21 +5,30 @@
 import { validate } from "../contract/schema.js";
 import { chainOf, continuationId } from "../core/chains.js";
 import type { Job } from "../core/job.js";
+import type { BlockerInputs } from "./blockers.js";
 import type { Client } from "./client.js";
 import { type CreateOptions, continuationChecks, createProblem } from "./create-options.js";
-import { InvalidOption, type InvalidPayload } from "./errors.js";
-import { invalidPayload, type PreparedCreate, prepareCreate } from "./prepare.js";
+import { InvalidOption } from "./errors.js";
+import {
+  invalidPayload,
+  type PreparedCreate,
+  type PrepareFailure,
+  prepareCreate,
+} from "./prepare.js";
 
 /** What a continuation may say of the next job. Its id follows from the job that it continues. */
-export type ContinuationOptions = Omit<CreateOptions, "id" | "idempotencyKey">;
+export type ContinuationOptions<Blockers extends BlockerInputs = BlockerInputs> = Omit<
+  CreateOptions<Blockers>,
+  "id" | "idempotencyKey"
+>;
 
 /** The wish to continue a chain; made by `continueWith`, and given back by whoever completes the job. */
-export class Continuation {
-  readonly type: string;
+export class Continuation<Type extends string = string> {
+  readonly type: Type;
   readonly payload: unknown;
   readonly options: ContinuationOptions;
 
-  constructor(type: string, payload: unknown, options: ContinuationOptions = {}) {
+  constructor(type: Type, payload: unknown, options: ContinuationOptions = {}) {
     this.type = type;
     this.payload = payload;
     this.options = options;
@@ -35,9 +44,6 @@ export function continueWith(
   return new Continuation(type, payload, options);
 }
 
-/** What keeps a continuation from being prepared. */
-export type ContinuationFailure = InvalidPayload | InvalidOption;
-
 /**
  * Prepares the create of the job that continues `job`: in the same chain, under the id that follows from this
  * run of it, with its context. The answer is a promise only when the schema's own is.
@@ -46,7 +52,7 @@ export function prepareContinuation(
   client: Client,
   job: Job,
   { type, payload, options }: Continuation,
-): PreparedCreate | ContinuationFailure | Promise<PreparedCreate | ContinuationFailure> {
+): PreparedCreate | PrepareFailure | Promise<PreparedCreate | PrepareFailure> {
   const declared = client.boundJob(job.type, job.typeVersion)?.definition.settings.continuations;
   const next = client.currentJob(type);
   if (next === undefined || !declared?.includes(type)) return undeclared(job.type, type, declared);

@@ -6,6 +6,7 @@ import type { JobContext } from "../core/job.js";
 import { nameProblem } from "../core/names.js";
 import { priorityMax, priorityMin } from "../core/order.js";
 import { delayMaxMs } from "../core/retry.js";
+import { type BlockerInput, type BlockerInputs, blockersProblem } from "./blockers.js";
 import { InvalidOption } from "./errors.js";
 import {
   isObject,
@@ -30,7 +31,7 @@ export interface IdempotencyOptions {
 }
 
 /** Every option of a create. */
-export interface CreateOptions {
+export interface CreateOptions<Blockers extends BlockerInputs = readonly BlockerInput[]> {
   /** The job's id: letters, digits, `-` and `_`, at most 64; a fresh ULID by default. */
   readonly id?: string;
   /** Higher goes first; the type's own by default. */
@@ -45,6 +46,11 @@ export interface CreateOptions {
   readonly maxTries?: number;
   /** A key of the caller's that makes the create repeatable; known per service, type and version. */
   readonly idempotencyKey?: string | IdempotencyOptions;
+  /**
+   * The jobs and chains that must end before this one may run, at most 1,000. One that ends badly makes it
+   * `unreachable`, unless its `onBadEnd` says `"continue"`. A type whose definition names blockers takes them by name.
+   */
+  readonly blockers?: Blockers;
   /** At most 20 words to find the job by. */
   readonly tags?: readonly string[];
   /** The request and trace that the job belongs to; the active OpenTelemetry span's by default. */
@@ -54,7 +60,8 @@ export interface CreateOptions {
 }
 
 /** The options of a create that returns its outcome at once, inside a synchronous transaction. */
-export interface SyncCreateOptions extends Omit<CreateOptions, "tx"> {
+export interface SyncCreateOptions<Blockers extends BlockerInputs = readonly BlockerInput[]>
+  extends Omit<CreateOptions<Blockers>, "tx"> {
   /** A better-sqlite3 connection to the store's file, with a transaction open. */
   readonly tx: BetterSqliteClient;
 }
@@ -70,7 +77,7 @@ const requestIdLengthMax = 128;
 const tracestateLengthMax = 512;
 
 /** Options that later versions will know. */
-const laterOptions: ReadonlySet<string> = new Set(["blockers", "loadDependencies", "target"]);
+const laterOptions: ReadonlySet<string> = new Set(["target"]);
 
 /** The options of a create, each with its check. */
 export const createChecks: { readonly [Name in keyof CreateOptions]-?: OptionCheck } = {
@@ -81,6 +88,7 @@ export const createChecks: { readonly [Name in keyof CreateOptions]-?: OptionChe
   deadline: timeProblem,
   maxTries: whole(1, maxTriesLimit),
   idempotencyKey: idempotencyProblem,
+  blockers: blockersProblem,
   tags: tagsProblem,
   context: contextProblem,
   // Recognised where it is used.
@@ -94,7 +102,7 @@ export const continuationChecks: OptionChecks = restChecks;
 
 /** What is wrong with the options of a create, or of a call that takes more, or `null` when nothing is. */
 export function createProblem(
-  options: CreateOptions,
+  options: CreateOptions<BlockerInputs>,
   call = "a create",
   checks: OptionChecks = createChecks,
 ): InvalidOption | null {

@@ -18,6 +18,12 @@ export class InvalidOption extends TaggedError("InvalidOption")<{
   readonly field: string;
 }> {}
 
+/** The result that a job was to be completed with does not fit its schema or cannot be stored as JSON. */
+export class InvalidResult extends TaggedError("InvalidResult")<{
+  readonly message: string;
+  readonly type: string;
+}> {}
+
 /** The job's key is full and its policy let no new job in. */
 export class JobNotEnqueued extends TaggedError("JobNotEnqueued")<{
   readonly message: string;
@@ -43,6 +49,14 @@ export class IdempotencyConflict extends TaggedError("IdempotencyConflict")<{
 export class JobExists extends TaggedError("JobExists")<{
   readonly message: string;
   readonly id: string;
+}> {}
+
+/** A job was to wait for one that does not exist, or for one that waits for it in turn. */
+export class InvalidBlocker extends TaggedError("InvalidBlocker")<{
+  readonly message: string;
+  readonly id: string;
+  readonly blockerId: string;
+  readonly reason: "missing" | "cycle";
 }> {}
 
 /** There is no job with that id. */
@@ -90,6 +104,11 @@ export class JobAlreadyCompleted extends TaggedError("JobAlreadyCompleted")<{
   readonly id: string;
   readonly state: EndedState;
 }> {}
+
+/** The error of a chain that does not exist. */
+export function chainNotFound(id: string): JobNotFound {
+  return new JobNotFound({ id, message: `There is no chain ${id}; it may have been deleted.` });
+}
 
 /** The error of a job that does not exist. */
 export function jobNotFound(id: string): JobNotFound {

@@ -7,6 +7,7 @@ import { type Validation, validate } from "../contract/schema.js";
 import type { AppendOutcome } from "../engine/engine.js";
 import type { StoreError, TransactionError } from "../engine/errors.js";
 import { AsyncResult, attempt, refusal, storeFault } from "./async-result.js";
+import type { BlockerInput, BlockerInputs } from "./blockers.js";
 import type { Client } from "./client.js";
 import { type InsideFailure, submitInside, submitInsideSync } from "./create-inside.js";
 import {
@@ -23,19 +24,14 @@ import {
   notEnqueued,
   ownTransaction,
 } from "./create-refusals.js";
-import type {
-  IdempotencyConflict,
-  InvalidOption,
-  InvalidPayload,
-  JobExists,
-  JobNotEnqueued,
-} from "./errors.js";
+import type { IdempotencyConflict, InvalidOption, JobExists, JobNotEnqueued } from "./errors.js";
 import { JobRef } from "./job-ref.js";
 import { isObject } from "./option-checks.js";
 import {
   type CreateTarget,
   invalidPayload,
   type PreparedCreate,
+  type PrepareFailure,
   prepareCreate,
 } from "./prepare.js";
 import { runSteps } from "./store-steps.js";
@@ -53,8 +49,7 @@ const runChecks = { ...createChecksOfRun, ...waitChecks };
 
 /** The failures of a submit. */
 export type SubmitFailure =
-  | InvalidPayload
-  | InvalidOption
+  | PrepareFailure
   | IdempotencyConflict
   | JobExists
   | TransactionError
@@ -70,7 +65,8 @@ export type Submission<Ref> =
   | ({ readonly outcome: "rejected" } & Rejected);
 
 /** One job of a `createMany`: its payload and its options. */
-export interface NewJob<Input> extends Omit<CreateOptions, "tx"> {
+export interface NewJob<Input, Blockers extends BlockerInputs = readonly BlockerInput[]>
+  extends Omit<CreateOptions<Blockers>, "tx"> {
   readonly payload: Input;
 }
 
@@ -78,7 +74,12 @@ export interface NewJob<Input> extends Omit<CreateOptions, "tx"> {
 type Created<Ref> = readonly Result<Ref, CreateFailure>[];
 
 /** Makes jobs of one type and version. `Input` is what its schema takes, `Payload` and `Value` what is stored. */
-export class JobCreator<Input, Payload, Value> {
+export class JobCreator<
+  Input,
+  Payload,
+  Value,
+  Blockers extends BlockerInputs = readonly BlockerInput[],
+> {
   readonly #client: Client;
   readonly #target: CreateTarget;
 
@@ -98,7 +99,7 @@ export class JobCreator<Input, Payload, Value> {
    */
   create(
     payload: Input,
-    options?: CreateOptions,
+    options?: CreateOptions<Blockers>,
   ): AsyncResult<JobRef<Payload, Value>, CreateFailure> {
     return new AsyncResult(this.#submit(payload, options, this.#created));
   }
@@ -106,14 +107,14 @@ export class JobCreator<Input, Payload, Value> {
   /** Creates a job, and tells what the queue policy and the idempotency key made of it. */
   submit(
     payload: Input,
-    options?: CreateOptions,
+    options?: CreateOptions<Blockers>,
   ): AsyncResult<Submission<JobRef<Payload, Value>>, SubmitFailure> {
     return new AsyncResult(this.#submit(payload, options, this.#submission));
   }
 
   /** Creates up to `createManyMax` jobs in one go. Each has its own outcome, in the order of the jobs. */
   createMany(
-    jobs: readonly NewJob<Input>[],
+    jobs: readonly NewJob<Input, Blockers>[],
     options?: { readonly tx?: TransactionClient },
   ): AsyncResult<Created<JobRef<Payload, Value>>, InsideFailure> {
     const tx = options?.tx;
@@ -123,7 +124,7 @@ export class JobCreator<Input, Payload, Value> {
   /** As `create`, inside a synchronous transaction of better-sqlite3; the outcome is there when it returns. */
   createSync(
     payload: Input,
-    options: SyncCreateOptions,
+    options: SyncCreateOptions<Blockers>,
   ): Result<JobRef<Payload, Value>, CreateFailure> {
     return this.#submitSync(payload, options, this.#created);
   }
@@ -131,14 +132,14 @@ export class JobCreator<Input, Payload, Value> {
   /** As `submit`, inside a synchronous transaction of better-sqlite3. */
   submitSync(
     payload: Input,
-    options: SyncCreateOptions,
+    options: SyncCreateOptions<Blockers>,
   ): Result<Submission<JobRef<Payload, Value>>, SubmitFailure> {
     return this.#submitSync(payload, options, this.#submission);
   }
 
   /** As `createMany`, inside a synchronous transaction of better-sqlite3. */
   createManySync(
-    jobs: readonly NewJob<Input>[],
+    jobs: readonly NewJob<Input, Blockers>[],
     { tx }: { readonly tx: BetterSqliteClient },
   ): Result<Created<JobRef<Payload, Value>>, InsideFailure> {
     const problem = listProblem(jobs);
@@ -154,7 +155,7 @@ export class JobCreator<Input, Payload, Value> {
   /** Creates a job, waits until it has ended, and gives its result. */
   run(
     payload: Input,
-    options: Omit<CreateOptions, "tx"> & WaitOptions = {},
+    options: Omit<CreateOptions<Blockers>, "tx"> & WaitOptions = {},
   ): AsyncResult<Value, CreateFailure | WaitFailure> {
     const problem = createProblem(options, "a run", runChecks);
     if (problem !== null) return refusal(problem);
@@ -172,7 +173,7 @@ export class JobCreator<Input, Payload, Value> {
 
   #submit<Value>(
     payload: Input,
-    options: CreateOptions | undefined,
+    options: CreateOptions<Blockers> | undefined,
     answerOf: (result: Result<Submitted, SubmitFailure>, create: PreparedCreate) => Value,
   ): Promise<Value | Result<never, SubmitFailure>> {
     // A schema or a payload with code of its own may throw; the caller awaits, and so it rejects.
@@ -187,7 +188,7 @@ export class JobCreator<Input, Payload, Value> {
 
   #append<Value>(
     checked: Validation,
-    options: CreateOptions | undefined,
+    options: CreateOptions<Blockers> | undefined,
     answerOf: (result: Result<Submitted, SubmitFailure>, create: PreparedCreate) => Value,
   ): Promise<Value | Result<never, SubmitFailure>> {
     const create = this.#prepare(checked, options);
@@ -219,7 +220,7 @@ export class JobCreator<Input, Payload, Value> {
 
   #submitSync<Value>(
     payload: Input,
-    options: SyncCreateOptions,
+    options: SyncCreateOptions<Blockers>,
     answerOf: (result: Result<Submitted, SubmitFailure>, create: PreparedCreate) => Value,
   ): Value | Result<never, SubmitFailure> {
     const checked = this.#validate(payload);
@@ -239,14 +240,14 @@ export class JobCreator<Input, Payload, Value> {
 
   #prepare(
     checked: Validation,
-    options?: CreateOptions,
-  ): PreparedCreate | InvalidPayload | InvalidOption {
+    options?: CreateOptions<Blockers>,
+  ): PreparedCreate | PrepareFailure {
     if (!checked.ok) return invalidPayload(this.#target.type, checked.issues);
     return prepareCreate(this.#client, this.#target, checked.value, options);
   }
 
   async #createMany(
-    jobs: readonly NewJob<Input>[],
+    jobs: readonly NewJob<Input, Blockers>[],
   ): Promise<Result<Created<JobRef<Payload, Value>>, InvalidOption>> {
     const problem = listProblem(jobs);
     if (problem !== null) return Result.err(problem);
@@ -254,13 +255,15 @@ export class JobCreator<Input, Payload, Value> {
     const parts: Promise<Created<JobRef<Payload, Value>>>[] = [];
     for (let start = 0; start < jobs.length; start += createManyPart) {
       const part = jobs.slice(start, start + createManyPart);
+      // A job may wait for one that comes before it in the same call.
+      if (part.some((job) => isObject(job) && job.blockers !== undefined)) await Promise.all(parts);
       parts.push(this.#createPrepared(await this.#prepareMany(part, chosenIds)));
     }
     return Result.ok((await Promise.all(parts)).flat());
   }
 
   async #prepareMany(
-    jobs: readonly NewJob<Input>[],
+    jobs: readonly NewJob<Input, Blockers>[],
     chosenIds: Set<string>,
   ): Promise<readonly (PreparedCreate | SubmitFailure)[]> {
     const prepared: (PreparedCreate | SubmitFailure)[] = [];
@@ -275,7 +278,7 @@ export class JobCreator<Input, Payload, Value> {
 
   /** Prepares one of many, unless its payload could not even be checked. */
   #prepareOne(
-    job: NewJob<Input>,
+    job: NewJob<Input, Blockers>,
     checked: Validation | SubmitFailure,
     chosenIds: Set<string>,
   ): PreparedCreate | SubmitFailure {
@@ -291,14 +294,14 @@ export class JobCreator<Input, Payload, Value> {
   }
 
   /** Checks the payload of one of many where nobody can wait. */
-  #checkNow(job: NewJob<Input>): Validation | SubmitFailure {
+  #checkNow(job: NewJob<Input, Blockers>): Validation | SubmitFailure {
     if (!isObject(job)) return noJob(job);
     const checked = this.#validate(job.payload);
     return checked instanceof Promise ? checksLater(this.type, checked) : checked;
   }
 
   async #manyInside(
-    jobs: readonly NewJob<Input>[],
+    jobs: readonly NewJob<Input, Blockers>[],
     tx: unknown,
   ): Promise<Result<Created<JobRef<Payload, Value>>, InsideFailure>> {
     const problem = listProblem(jobs);
@@ -370,7 +373,9 @@ export class JobCreator<Input, Payload, Value> {
 }
 
 /** The options of one of many; most have none, and cost nothing then. */
-function optionsOf<Input>(job: NewJob<Input>): CreateOptions | undefined {
+function optionsOf<Input, Blockers extends BlockerInputs>(
+  job: NewJob<Input, Blockers>,
+): CreateOptions<Blockers> | undefined {
   for (const name in job) {
     if (name === "payload") continue;
     const { payload: _, ...options } = job;

@@ -44,7 +44,8 @@ export interface CancelOutcome {
 export type CommandFailure = CommandRefused | JobNotFound | InvalidOption | StoreError;
 
 const cancelChecks = { force: yesOrNoProblem };
-const deleteChecks = { force: yesOrNoProblem, reason: stringProblem };
+/** The options of a delete, each with its check. */
+export const deleteChecks = { force: yesOrNoProblem, reason: stringProblem };
 const retryChecks = {
   force: yesOrNoProblem,
   delayMs: (delayMs: unknown) => rangeProblem(delayMs, 0, delayMaxMs),

@@ -11,9 +11,10 @@ import type { Actor, JobContext, JobKeyPolicy } from "../core/job.js";
 import { canonicalHash, type Json, jsonText } from "../core/json.js";
 import { deriveKey } from "../core/keys.js";
 import { recordId } from "../engine/record.js";
+import { type BlockerInputs, blockersOf, ownBlocker } from "./blockers.js";
 import type { Client } from "./client.js";
 import { type CreateOptions, createProblem, idempotencyWindowMs } from "./create-options.js";
-import { InvalidOption, InvalidPayload } from "./errors.js";
+import { type InvalidBlocker, InvalidOption, InvalidPayload } from "./errors.js";
 import { timeMs } from "./option-checks.js";
 import { contextOf } from "./trace.js";
 
@@ -24,6 +25,8 @@ export interface CreateTarget {
   readonly queue: string;
   readonly schema: Schema | null;
   readonly settings: JobSettings;
+  /** Whether its jobs are the first of a chain even if their type names no continuations. */
+  readonly startsChain?: boolean;
 }
 
 /** The idempotency key of a create, ready to be compared. */
@@ -41,19 +44,25 @@ export interface PreparedCreate {
   readonly idempotency: PreparedIdempotency | null;
 }
 
+/** What keeps a create from being prepared. */
+export type PrepareFailure = InvalidPayload | InvalidOption | InvalidBlocker;
+
+/** The options of a create, with blockers in either form. */
+type AnyCreateOptions = CreateOptions<BlockerInputs>;
+
 type CreateCommand = CommandOf<"create">;
 type Writable<T> = { -readonly [Name in keyof T]: T[Name] };
 
-const noOptions: CreateOptions = {};
+const noOptions: AnyCreateOptions = {};
 
 /** Prepares the create of a payload that its schema has accepted, in a chain if one is named. */
 export function prepareCreate(
   client: Client,
   target: CreateTarget,
   value: unknown,
-  options: CreateOptions = noOptions,
+  options: AnyCreateOptions = noOptions,
   chainId?: string,
-): PreparedCreate | InvalidPayload | InvalidOption {
+): PreparedCreate | PrepareFailure {
   const problem = options === noOptions ? null : createProblem(options);
   if (problem !== null) return problem;
   const payload = storedPayload(target, value);
@@ -79,12 +88,27 @@ export function prepareCreate(
   if (key !== null) command.key = key;
   // A job that may be continued is the first of a chain, which has its id.
   if (chainId !== undefined) command.chainId = chainId;
-  else if (target.settings.continuations.length > 0) command.chainId = id;
+  else if (target.startsChain || target.settings.continuations.length > 0) command.chainId = id;
   if (idempotency !== null) command.idempotencyKey = idempotency.key;
+  const problemOfBlockers = addBlockers(command, target, options);
+  if (problemOfBlockers !== null) return problemOfBlockers;
   const decision = decide(null, command, now);
   if (!decision.ok || decision.event.name !== "created")
     throw new Error("A create was not decided as one.");
   return { event: decision.event, idempotency };
+}
+
+/** Most jobs wait for nothing, and cost nothing here. */
+function addBlockers(
+  command: Writable<CreateCommand>,
+  { type, settings }: CreateTarget,
+  options: AnyCreateOptions,
+): InvalidOption | InvalidBlocker | null {
+  if (options.blockers === undefined && settings.blockers === undefined) return null;
+  const blockers = blockersOf(options.blockers, type, settings.blockers ?? {});
+  if (blockers instanceof InvalidOption) return blockers;
+  command.blockers = blockers;
+  return ownBlocker(blockers, command);
 }
 
 interface CreateParts {
@@ -97,7 +121,7 @@ interface CreateParts {
 
 function createCommand(
   target: CreateTarget,
-  options: CreateOptions,
+  options: AnyCreateOptions,
   now: number,
   parts: CreateParts,
 ): Writable<CreateCommand> {
@@ -133,7 +157,7 @@ const noBlockers: CreateCommand["blockers"] = [];
 /** The job's own deadline or its type's, unless the queue lets no job grow that old. */
 function deadlineOf(
   settings: JobSettings,
-  options: CreateOptions,
+  options: AnyCreateOptions,
   now: number,
 ): number | undefined {
   const { deadlineMs, queue } = settings;
@@ -176,7 +200,7 @@ function keyPolicy(target: CreateTarget, payload: Json): JobKeyPolicy | InvalidP
 
 function preparedIdempotency(
   target: CreateTarget,
-  { idempotencyKey }: CreateOptions,
+  { idempotencyKey }: AnyCreateOptions,
   payload: Json,
   now: number,
 ): PreparedIdempotency | null {

@@ -23,6 +23,7 @@ import { keepAlive } from "./keep-alive.js";
 import {
   cursorProblem,
   type OptionCheck,
+  type OptionChecks,
   optionProblem,
   optionsProblem,
   signalProblem,
@@ -55,7 +56,8 @@ export interface JobDetails extends Job {
   readonly leaseUntil?: number;
 }
 
-const filterChecks: { readonly [Name in keyof ReadFilter]-?: OptionCheck } = {
+/** What narrows a list, each with its check. */
+export const filterChecks: { readonly [Name in keyof ReadFilter]-?: OptionCheck } = {
   service: stringProblem,
   type: stringProblem,
   queue: stringProblem,
@@ -68,7 +70,8 @@ const filterChecks: { readonly [Name in keyof ReadFilter]-?: OptionCheck } = {
   parentId: stringProblem,
   chainId: stringProblem,
 };
-const pageChecks = { limit: whole(1, pageMax), offset: whole(0, Number.MAX_SAFE_INTEGER) };
+/** What names a page, each with its check. */
+export const pageChecks = { limit: whole(1, pageMax), offset: whole(0, Number.MAX_SAFE_INTEGER) };
 const listChecks = { ...filterChecks, ...pageChecks, cursor: cursorProblem };
 const keysChecks = { ...pageChecks, service: stringProblem, type: stringProblem };
 const keyChecks = { hash: stringProblem, type: stringProblem, key: stringProblem };
@@ -182,13 +185,21 @@ export class Reads {
     return service === "*" ? {} : { service };
   }
 
-  #filter({ service, since, until, ...rest }: ReadFilter): JobFilter {
-    const times = given({
-      since: since === undefined ? undefined : timeMs(since),
-      until: until === undefined ? undefined : timeMs(until),
-    });
-    return { ...rest, ...this.#service(service), ...times };
+  #filter(filter: ReadFilter): JobFilter {
+    return storeFilter(this.#client, filter);
   }
+}
+
+/** A filter as the store takes it: times in milliseconds, and the caller's own service unless another is named. */
+export function storeFilter(
+  { runtime }: Client,
+  { service = runtime.service, since, until, ...rest }: ReadFilter,
+): JobFilter {
+  const times = given({
+    since: since === undefined ? undefined : timeMs(since),
+    until: until === undefined ? undefined : timeMs(until),
+  });
+  return { ...rest, ...(service === "*" ? null : { service }), ...times };
 }
 
 /** Finds a key. The newest job under a readable key knows its hash. */
@@ -214,8 +225,12 @@ export function keyProblem(ask: KeyAsk): InvalidOption | null {
   });
 }
 
-function listProblem(ask: PageAsk & { readonly cursor?: string }): InvalidOption | null {
-  const problem = optionsProblem("a list", ask, listChecks);
+/** What is wrong with the asking for a page, or `null` when nothing is. */
+export function listProblem(
+  ask: PageAsk & { readonly cursor?: string },
+  checks: OptionChecks = listChecks,
+): InvalidOption | null {
+  const problem = optionsProblem("a list", ask, checks);
   if (problem !== null) return problem;
   if (ask.cursor === undefined || ask.offset === undefined) return null;
   const message = "cursor and offset exclude each other; give one of them.";
@@ -233,7 +248,9 @@ function said(value: unknown): string {
 }
 
 /** Leaves out members that are `undefined`. */
-function given<T extends object>(members: T): { [Name in keyof T]?: Exclude<T[Name], undefined> } {
+export function given<T extends object>(
+  members: T,
+): { [Name in keyof T]?: Exclude<T[Name], undefined> } {
   const entries = Object.entries(members).filter(([, value]) => value !== undefined);
   return Object.fromEntries(entries) as { [Name in keyof T]?: Exclude<T[Name], undefined> };
 }

@@ -6,7 +6,13 @@ import { isEnded } from "../core/job.js";
 import type { AppendOutcome, Change } from "../engine/engine.js";
 import { StoreBusy, type StoreError } from "../engine/errors.js";
 import type { StoredRecord } from "../engine/record.js";
-import { IdempotencyConflict, JobExists, type JobNotEnqueued } from "./errors.js";
+import { invalidBlocker } from "./blockers.js";
+import {
+  IdempotencyConflict,
+  type InvalidBlocker,
+  JobExists,
+  type JobNotEnqueued,
+} from "./errors.js";
 import type { PreparedCreate, PreparedIdempotency } from "./prepare.js";
 import { appendOne, loadOne, type StoreStep } from "./store-steps.js";
 
@@ -31,7 +37,7 @@ export interface Rejected {
 }
 
 /** The failures that a submit has once its payload and options are good. */
-export type SubmitFailure = IdempotencyConflict | JobExists | StoreError;
+export type SubmitFailure = IdempotencyConflict | InvalidBlocker | JobExists | StoreError;
 
 /** The change that a prepared create appends. */
 export function createChange({ event, idempotency }: PreparedCreate, recordVersion = 0): Change {
@@ -60,6 +66,8 @@ export function submitted(
     case "exists":
     case "conflict":
       return Result.err(jobExists(event.jobId));
+    case "bad_blocker":
+      return Result.err(invalidBlocker(event.jobId, answer.blockerId, answer.reason));
     case "faulted":
       return Result.err(answer.error);
     case "not_admitted":

@@ -43,11 +43,18 @@ export const waitChecks: { readonly [Name in keyof WaitOptions]-?: OptionCheck }
   signal: signalProblem,
 };
 
-/** Waits until a job has ended, the time is up, or the signal aborts. */
+/** The job to wait for once this one has ended; `null` when the waiting is over. */
+type NextToWaitFor = (ended: Job) => string | null;
+
+/**
+ * Waits until a job has ended, the time is up, or the signal aborts. `next` may name another job
+ * that is to be waited for in its place, such as the one that continues a chain.
+ */
 export function waitForJob<Value>(
   client: Client,
   id: string,
   options: WaitOptions,
+  next: NextToWaitFor = () => null,
 ): AsyncResult<Value, WaitFailure> {
   const problem = optionsProblem("a wait", options, waitChecks);
   if (problem !== null) return refusal(problem);
@@ -67,7 +74,13 @@ export function waitForJob<Value>(
         timeoutMs === Number.POSITIVE_INFINITY
           ? null
           : client.runtime.clock.after(timeoutMs, onTimeout);
-      const stopWaiting = client.waiters.add(id, (end) => finish(ending<Value>(id, end)));
+      const watch = (awaited: string): (() => void) =>
+        client.waiters.add(awaited, (end) => {
+          const following = end === null || isStoreError(end) ? null : next(end);
+          if (following === null) finish(ending<Value>(awaited, end));
+          else stopWaiting = watch(following);
+        });
+      let stopWaiting = watch(id);
       signal?.addEventListener("abort", onAbort);
     }),
   );

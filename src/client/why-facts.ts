@@ -1,8 +1,8 @@
 /**
  * The facts around a job that say why it is not running: its queue, its key, its limits and its workers.
  */
-import type { Job } from "../core/job.js";
-import type { WhyFacts } from "../core/why.js";
+import { isEnded, type Job } from "../core/job.js";
+import type { OpenBlocker, WhyFacts } from "../core/why.js";
 import { type QueueSettings, recordId } from "../engine/record.js";
 import type { Client } from "./client.js";
 import { workerRows } from "./presence.js";
@@ -11,6 +11,7 @@ import { workerRows } from "./presence.js";
 export async function whyFacts(client: Client, job: Job): Promise<WhyFacts> {
   const { engine } = client.runtime;
   const now = engine.now();
+  if (job.state === "blocked") return { now, openBlockers: await openBlockers(client, job) };
   if (job.state !== "pending" && job.state !== "retry") return { now };
   if (job.runAt > now) return { now };
   const [[queue], key, workers, ahead, limits] = await Promise.all([
@@ -32,6 +33,13 @@ export async function whyFacts(client: Client, job: Job): Promise<WhyFacts> {
     }),
     ...limits,
   };
+}
+
+async function openBlockers({ runtime }: Client, { id }: Job): Promise<readonly OpenBlocker[]> {
+  const [rows = []] = await runtime.engine.query("blockers", { ids: [id] });
+  return rows
+    .filter(({ state }) => !isEnded(state))
+    .map((row) => ({ id: row.id, isChain: row.isChain, state: row.state }));
 }
 
 /** The cluster-wide limits of the job's type and queue, where the contract names any. */

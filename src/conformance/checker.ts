@@ -97,6 +97,9 @@ export class LogChecker {
   readonly #active = new Groups();
   readonly #unfinished = new Groups();
 
+  /** The jobs of each chain, oldest first. */
+  readonly #chains = new Map<string, readonly string[]>();
+
   constructor(options: CheckOptions = {}) {
     this.#options = options;
   }
@@ -125,6 +128,8 @@ export class LogChecker {
     ledger.job = job;
     this.#count(before, job);
     if (event.name === "started" && before && job) this.#checkStart(before, job, event);
+    if (event.name === "created" && event.chainId !== undefined)
+      this.#chains.set(event.chainId, [...(this.#chains.get(event.chainId) ?? []), event.jobId]);
     if (job === null) this.#ledgers.delete(event.jobId);
   }
 
@@ -230,9 +235,21 @@ export class LogChecker {
   }
 
   #checkUnblocked(before: Job, event: JobEvent): void {
-    const { verdict } = blockerVerdict(before.blockers, (id) => this.job(id)?.state);
+    const { verdict } = blockerVerdict(before.blockers, ({ jobId, chain }) =>
+      chain ? this.#chainState(jobId) : this.job(jobId)?.state,
+    );
     if (verdict === "wait")
       this.#report("dependency_order", event, "went on before its blockers had ended");
+  }
+
+  /** A chain has not ended while one of its jobs has not; then it is as its newest job is. */
+  #chainState(chainId: string): JobState | undefined {
+    let state: JobState | undefined;
+    for (const jobId of this.#chains.get(chainId) ?? []) {
+      const next = this.job(jobId)?.state;
+      if (next !== undefined && (state === undefined || isEnded(state))) state = next;
+    }
+    return state;
   }
 
   #count(before: Job | null, after: Job | null): void {

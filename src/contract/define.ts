@@ -15,6 +15,7 @@ import {
   type JobDefinition,
   type JobEntries,
   type JobVersions,
+  type NamedTypes,
   queueOf,
   type Schema,
   type ServiceContract,
@@ -29,6 +30,7 @@ export interface JobSpec<
   Result extends Schema | undefined,
   Version extends number,
   Continuations extends string = string,
+  Blockers extends NamedTypes = NamedTypes,
 > extends JobOptions {
   /**
    * What a job is given. Its output is stored as JSON and checked again before the handler, so that
@@ -43,7 +45,17 @@ export interface JobSpec<
    * no `result` always continues; one that names both may do either.
    */
   readonly continuations?: readonly Continuations[];
+  /**
+   * The jobs that one of this type waits for: each with a name, and the type of the service that it is of.
+   * Creates must name them, and the handler finds their results under `job.blockers`.
+   */
+  readonly blockers?: Blockers;
 }
+
+/** As `NoInfer`, for an object whose members are looked at one by one, which the compiler cannot do through `NoInfer`. */
+type Given<Types extends NamedTypes> = [Types] extends [infer Same extends NamedTypes]
+  ? Same
+  : never;
 
 /** Defines a job type. Throws `InvalidDefinition` for an option that cannot work. */
 export function defineJob<
@@ -51,10 +63,17 @@ export function defineJob<
   Result extends Schema | undefined = undefined,
   const Version extends number = 1,
   const Continuations extends string = never,
+  const Blockers extends NamedTypes = never,
 >(
-  spec: JobSpec<Payload, Result, Version, Continuations>,
+  spec: JobSpec<Payload, Result, Version, Continuations, Blockers>,
   // What surrounds the call, such as `versions(…)`, must not widen what the spec leaves out.
-): JobDefinition<Payload, NoInfer<Result>, NoInfer<Version>, NoInfer<Continuations>> {
+): JobDefinition<
+  Payload,
+  NoInfer<Result>,
+  NoInfer<Version>,
+  NoInfer<Continuations>,
+  Given<Blockers>
+> {
   checkJobOptions(spec);
   const { payload, result, ...options } = spec;
   // Every setting is as the options say; only the compiler cannot follow the version and the names through.
@@ -62,7 +81,8 @@ export function defineJob<
     Payload,
     Result,
     Version,
-    Continuations
+    Continuations,
+    Given<Blockers>
   >["settings"];
   return { kind: "job", payload, result: result as Result, settings };
 }
@@ -100,22 +120,24 @@ export function defineService<const Entries extends JobEntries>(
     if (!isKind(entry, "job") && !isKind(entry, "versions"))
       fail(`jobs.${type}`, "must come from defineJob or versions");
   }
-  checkContinuations({ kind: "service", name, jobs });
+  checkRelatives({ kind: "service", name, jobs });
   return withSharedLimits({ kind: "service", name, jobs });
 }
 
-/** A chain stays within its service, so that every continuation is one of its job types. */
-function checkContinuations(contract: ServiceContract): void {
+/** Chains and named blockers stay within their service, so that every one is of its job types. */
+function checkRelatives(contract: ServiceContract): void {
   for (const { type, definition } of boundJobs(contract)) {
-    for (const next of definition.settings.continuations) {
-      if (Object.hasOwn(contract.jobs, next)) continue;
-      const known = Object.keys(contract.jobs).join(", ");
-      fail(
-        `jobs.${type}.continuations`,
-        `names ${next}, which is no job of the service; use ${known}`,
-      );
-    }
+    const { continuations, blockers = {} } = definition.settings;
+    checkKnown(contract, `jobs.${type}.continuations`, continuations);
+    checkKnown(contract, `jobs.${type}.blockers`, Object.values(blockers));
   }
+}
+
+function checkKnown(contract: ServiceContract, field: string, types: readonly string[]): void {
+  const unknown = types.find((type) => !Object.hasOwn(contract.jobs, type));
+  if (unknown === undefined) return;
+  const known = Object.keys(contract.jobs).join(", ");
+  fail(field, `names ${unknown}, which is no job of the service; use ${known}`);
 }
 
 /** Whether a value, which plain JavaScript may have made, is a part of a contract. */

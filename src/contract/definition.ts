@@ -13,15 +13,20 @@ export interface JobDefinition<
   Result extends Schema | undefined = Schema | undefined,
   Version extends number = number,
   Continuations extends string = string,
+  Blockers extends NamedTypes = NamedTypes,
 > {
   readonly kind: "job";
   readonly payload: Payload;
   readonly result: Result;
-  readonly settings: JobSettings & {
+  readonly settings: Omit<JobSettings, "version" | "continuations" | "blockers"> & {
     readonly version: Version;
     readonly continuations: readonly Continuations[];
+    readonly blockers?: Blockers;
   };
 }
+
+/** Job types of a service under names of their own. */
+export type NamedTypes = { readonly [name: string]: string };
 
 /** A job type: one definition, or several versions side by side of which the highest is current. */
 export type JobEntry = JobDefinition | JobVersions;

@@ -71,6 +71,8 @@ export interface JobOptions {
   readonly retention?: RetentionOptions;
   /** The job types of the service that a job of this type may continue with; none by default. */
   readonly continuations?: readonly string[];
+  /** The jobs that one of this type waits for: each with a name, and the type of the service that it is of. */
+  readonly blockers?: { readonly [name: string]: string };
 }
 
 /** The settings of a job type with every default filled in. */
@@ -93,6 +95,7 @@ export interface JobSettings {
   readonly deadLetter: boolean;
   readonly retention: { readonly [State in EndedState]: number };
   readonly continuations: readonly string[];
+  readonly blockers?: { readonly [name: string]: string };
 }
 
 const secondMs = 1_000;
@@ -167,5 +170,6 @@ export function resolveSettings(options: JobOptions): JobSettings {
     deadLetter: options.deadLetter ?? true,
     retention: { ...retentionDefaults, ...options.retention },
     continuations: options.continuations ?? [],
+    ...(options.blockers === undefined ? null : { blockers: options.blockers }),
   };
 }

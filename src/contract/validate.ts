@@ -42,6 +42,7 @@ const jobChecks: Checks = {
   deadLetter: yesOrNo,
   retention: () => null,
   continuations: namesCheck,
+  blockers: blockersCheck,
 };
 
 const retryChecks: Checks = {
@@ -72,7 +73,6 @@ const retentionChecks: Checks = Object.fromEntries(endedStates.map((state) => [s
 
 /** Options that later versions will know. */
 const laterOptions: ReadonlySet<string> = new Set([
-  "blockers",
   "hooks",
   "onStart",
   "onSuccess",
@@ -156,6 +156,16 @@ function sentence(field: string, problem: string): string {
 function namesCheck(value: unknown): string | null {
   const good = Array.isArray(value) && value.every((name) => typeof name === "string");
   return good ? null : 'must be a list of job types, such as ["ship", "refund"]';
+}
+
+function blockersCheck(value: unknown): string | null {
+  const good =
+    typeof value === "object" &&
+    value !== null &&
+    !Array.isArray(value) &&
+    Object.keys(value).length > 0 &&
+    Object.values(value).every((type) => typeof type === "string");
+  return good ? null : 'must name job types, such as { invoice: "createInvoice" }';
 }
 
 function schemaCheck(value: unknown): string | null {

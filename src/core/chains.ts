@@ -57,11 +57,11 @@ export type BlockerVerdict =
 /** Whether a blocked job may go on. A blocker that is missing (`undefined`) has ended badly. */
 export function blockerVerdict(
   blockers: readonly Blocker[],
-  stateOf: (jobId: string) => JobState | undefined,
+  stateOf: (blocker: Blocker, place: number) => JobState | undefined,
 ): BlockerVerdict {
   let waiting = false;
-  for (const blocker of blockers) {
-    const state = stateOf(blocker.jobId);
+  for (const [place, blocker] of blockers.entries()) {
+    const state = stateOf(blocker, place);
     if (state === "completed") continue;
     if (state !== undefined && !isEnded(state)) waiting = true;
     else if (blocker.onBadEnd === "unreachable")

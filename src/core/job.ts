@@ -109,9 +109,14 @@ export interface PolicyOutcome {
   readonly replacedJobId?: string;
 }
 
-/** A job that must end before another may run. */
+/** A job or a chain that must end before another job may run. */
 export interface Blocker {
+  /** The id of the job, or of the chain. */
   readonly jobId: string;
+  /** It names a chain, which ends with its last job. */
+  readonly chain?: true;
+  /** The name under which the contract knows it. */
+  readonly name?: string;
   /** What a bad end of the blocker means: the waiting job becomes `unreachable`, or goes on. */
   readonly onBadEnd: "unreachable" | "continue";
 }

@@ -1,7 +1,7 @@
 /**
  * Why a job is not running: one typed reason and one sentence, from the fold and a few facts around it.
  */
-import { isEnded, type Job } from "./job.js";
+import { isEnded, type Job, type JobState } from "./job.js";
 
 /** What is known around a job at the moment of asking. */
 export interface WhyFacts {
@@ -18,7 +18,14 @@ export interface WhyFacts {
   /** Jobs that come before it in its queue. */
   readonly ahead?: number;
   /** The blockers that have not ended. */
-  readonly openBlockers?: readonly string[];
+  readonly openBlockers?: readonly OpenBlocker[];
+}
+
+/** A job or a chain that another job waits for, with the state that it is in. */
+export interface OpenBlocker {
+  readonly id: string;
+  readonly isChain: boolean;
+  readonly state: JobState;
 }
 
 /** Why a job is not running. */
@@ -27,7 +34,12 @@ export type Why =
   | { readonly reason: "cancelling"; readonly sentence: string; readonly since: number }
   | { readonly reason: "key_blocked"; readonly sentence: string; readonly key: string }
   | { readonly reason: "ended"; readonly sentence: string; readonly state: string }
-  | { readonly reason: "blocked"; readonly sentence: string; readonly blockers: readonly string[] }
+  | {
+      readonly reason: "blocked";
+      readonly sentence: string;
+      /** The ones that have not ended; none when the keeper is about to let the job go on. */
+      readonly blockers: readonly OpenBlocker[];
+    }
   | { readonly reason: "deadline_passed"; readonly sentence: string; readonly deadline: number }
   | { readonly reason: "scheduled"; readonly sentence: string; readonly runAt: number }
   | { readonly reason: "backing_off"; readonly sentence: string; readonly runAt: number }
@@ -50,14 +62,7 @@ export function why(job: Job, facts: WhyFacts): Why {
     const sentence = "Its deadline has passed; it is about to be marked expired.";
     return { reason: "deadline_passed", deadline: job.deadline, sentence };
   }
-  if (job.state === "blocked") {
-    const blockers = facts.openBlockers ?? job.blockers.map((blocker) => blocker.jobId);
-    return {
-      reason: "blocked",
-      blockers,
-      sentence: `It waits for ${listed(blockers, "job")} to end.`,
-    };
-  }
+  if (job.state === "blocked") return whyBlocked(facts.openBlockers ?? []);
   return whyWaiting(job, facts);
 }
 
@@ -142,8 +147,19 @@ function endedSentence(job: Job): string {
   return detail ? `${opening}: ${detail}` : `${opening}.`;
 }
 
-function listed(names: readonly string[], noun: string): string {
-  const shown = names.slice(0, 3).join(", ");
-  if (names.length <= 1) return `${noun} ${shown}`;
-  return names.length > 3 ? `${noun}s ${shown} and ${names.length - 3} more` : `${noun}s ${shown}`;
+/** How many blockers a sentence names. */
+const blockersShownMax = 3;
+
+function whyBlocked(blockers: readonly OpenBlocker[]): Why {
+  if (blockers.length === 0) {
+    const sentence = "What it waited for has ended; the keeper is about to let it go on or end it.";
+    return { reason: "blocked", blockers, sentence };
+  }
+  const shown = blockers
+    .slice(0, blockersShownMax)
+    .map(({ id, isChain, state }) => `${isChain ? "chain" : "job"} ${id} (${state})`)
+    .join(", ");
+  const more = blockers.length - blockersShownMax;
+  const all = more > 0 ? `${shown} and ${more} more` : shown;
+  return { reason: "blocked", blockers, sentence: `It waits for ${all} to end.` };
 }

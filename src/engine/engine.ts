@@ -48,6 +48,12 @@ export type AppendOutcome =
   | { readonly outcome: "exists" }
   /** A record that had to change was not at the version that the writer saw. */
   | { readonly outcome: "record_conflict"; readonly current: StoredRecord | null }
+  /** A job was to wait for one that does not exist, or for a chain that waits for the job's own. */
+  | {
+      readonly outcome: "bad_blocker";
+      readonly reason: "missing" | "cycle";
+      readonly blockerId: string;
+    }
   /** Storing this change failed, and this one alone. */
   | { readonly outcome: "faulted"; readonly error: StoreError }
   /** The key's policy refused a `created` event, or answered it with another job. */
@@ -120,7 +126,9 @@ export type DueAsk =
   | { readonly kind: "lapsed"; readonly service: string }
   /** Unfinished jobs whose deadline has come. */
   | { readonly kind: "deadline"; readonly service: string }
-  /** Ended jobs that retention lets go. */
+  /** Blocked jobs that wait for nothing more, or of whose blockers one has ended badly. */
+  | { readonly kind: "blocked"; readonly service: string }
+  /** Ended jobs that retention lets go and that no unfinished job names as its blocker. */
   | {
       readonly kind: "retention";
       readonly service: string;
@@ -177,6 +185,7 @@ export interface Engine {
    * it is durable when the promise resolves. At most one change per job in a call.
    * A `created` event with a key is admitted under the key's policy by `core`'s `admit`,
    * and a job that it replaces is `skipped` in the same step. A `deleted` event removes the job and its log.
+   * A `created` event with blockers is refused unless each of them exists, also by an earlier change of this call.
    * Ending an active job from outside keeps its key and cap slots until its worker confirms or its lease lapses,
    * and the id of one that was deleted is taken for as long. What the keeper gives under a token says that the
    * lease of that token has lapsed, and is a `conflict` where it has been renewed.

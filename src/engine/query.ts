@@ -2,7 +2,7 @@
  * The read model: lists, counts, keys, queues and records, asked for by name.
  * Rows never hold payloads or results; `load` does.
  */
-import type { Aggregate, JobState, PolicyOutcome, WhenFull } from "../core/job.js";
+import type { Aggregate, Blocker, JobState, PolicyOutcome, WhenFull } from "../core/job.js";
 import type { StoredRecord } from "./record.js";
 
 /** The default and the largest number of entries of a page. */
@@ -120,6 +120,44 @@ export interface KeyRow {
   readonly lastOutcome?: PolicyOutcome & { readonly at: number };
 }
 
+/** Narrows a list of chains. Names, tags and times are those of the first job; the state is that of the current one. */
+export type ChainFilter = Pick<
+  JobFilter,
+  "service" | "type" | "state" | "tag" | "since" | "until" | "text"
+>;
+
+/** Newest first, in pages by offset, or after a cursor for deep ones. */
+export interface ChainsAsk extends Omit<JobsAsk, "filter"> {
+  readonly filter?: ChainFilter;
+}
+
+/** A chain in a list. Its id is that of its first job. */
+export interface ChainRow {
+  readonly id: string;
+  readonly service: string;
+  /** The type of the first job. */
+  readonly type: string;
+  readonly tags: readonly string[];
+  readonly createdAt: number;
+  /** The job that the chain has come to: the newest that has not ended, or else the newest of all. */
+  readonly currentJobId: string;
+  readonly currentType: string;
+  readonly state: JobState;
+  readonly updatedAt: number;
+}
+
+/** What a job waits for, or has waited for: a job or a chain, and what has become of it. */
+export interface BlockerRow {
+  /** The id that the job names. */
+  readonly id: string;
+  readonly isChain: boolean;
+  readonly onBadEnd: Blocker["onBadEnd"];
+  /** The job itself, or the current one of the chain; `null` when it was removed. */
+  readonly jobId: string | null;
+  /** The state of that job; of one that was removed the last, in which an unfinished one counts as cancelled. */
+  readonly state: JobState;
+}
+
 /** A queue that jobs are in or that has settings. */
 export interface QueueRow {
   readonly service: string;
@@ -144,6 +182,17 @@ export interface Queries {
     readonly answer: Page<KeyRow>;
   };
   key: { readonly ask: { readonly hash: string }; readonly answer: KeyRow | null };
+  chains: { readonly ask: ChainsAsk; readonly answer: Page<ChainRow> };
+  /** For each of some jobs its blockers, in the order in which the job names them. */
+  blockers: {
+    readonly ask: { readonly ids: readonly string[] };
+    readonly answer: readonly (readonly BlockerRow[])[];
+  };
+  /** The unfinished jobs that wait for a job or a chain of one of these ids; at most `pageMax`. */
+  dependents: {
+    readonly ask: { readonly ids: readonly string[] };
+    readonly answer: readonly string[];
+  };
   queues: { readonly ask: { readonly service?: string }; readonly answer: readonly QueueRow[] };
   records: {
     readonly ask: { readonly prefix: string; readonly limit?: number };

@@ -10,8 +10,8 @@ import type { Job } from "../core/job.js";
 import type { DueAsk, DueJob } from "../engine/engine.js";
 
 /** How many jobs a duty takes at once, and how often it does so in one round. */
-const dutyBatchMax = 500;
-const dutyBatchesMax = 20;
+export const dutyBatchMax = 500;
+export const dutyBatchesMax = 20;
 
 /** One round of a duty. */
 export interface DutyRound {
@@ -44,7 +44,8 @@ export async function tend(
   return { changed, isFull: mayGoOn() };
 }
 
-async function giveCommands(
+/** Gives each of the jobs that were found the command that `make` makes for it, once. Gives how many took it. */
+export async function giveCommands(
   runtime: Runtime,
   found: readonly DueJob[],
   make: (job: Job, due: DueJob, origin: Origin) => Command,

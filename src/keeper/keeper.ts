@@ -10,6 +10,7 @@ import { expireOverdue } from "./janitor.js";
 import { Leadership } from "./leadership.js";
 import { discardUnkept, prune, type RetentionRules, retentionRules } from "./pruner.js";
 import { reap } from "./reaper.js";
+import { resolve } from "./resolver.js";
 
 /** How often a keeper does what. */
 export interface KeeperTimings {
@@ -17,8 +18,10 @@ export interface KeeperTimings {
   readonly ttlMs?: number;
   /** How often a leader renews its leadership. */
   readonly renewMs?: number;
-  /** How often lapsed leases and deadlines are looked for. */
+  /** How often lapsed leases, deadlines and blocked jobs are looked for. */
   readonly tickMs?: number;
+  /** How soon after another the ends of jobs make the keeper look for jobs that waited for them. */
+  readonly resolveMs?: number;
   /** How often retention is applied. */
   readonly pruneMs?: number;
   /** How long the trace of a removed job stays in the feed. */
@@ -30,9 +33,13 @@ const keeperDefaults: Required<KeeperTimings> = {
   ttlMs: 5_000,
   renewMs: 1_500,
   tickMs: 1_000,
+  resolveMs: 100,
   pruneMs: 60_000,
   tombstoneMs: 7 * 24 * 60 * 60 * 1_000,
 };
+
+/** How many times as long as a look for blocked jobs took the keeper waits before the next. */
+const resolvePauseShare = 5;
 
 /** What a keeper is made of. */
 export interface KeeperOptions extends KeeperTimings {
@@ -65,6 +72,9 @@ class ServiceKeeper implements Keeper {
   #isFailing = false;
   #pruneAt = Number.NEGATIVE_INFINITY;
   #callOff: (() => void) | undefined;
+  #callOffResolve: (() => void) | undefined;
+  #stopHints: (() => void) | undefined;
+  #resolvedAt = Number.NEGATIVE_INFINITY;
   #round: Promise<void> = Promise.resolve();
   #started: Promise<void> | undefined;
   #stopped: Promise<void> | undefined;
@@ -88,6 +98,7 @@ class ServiceKeeper implements Keeper {
 
   async start(): Promise<void> {
     if (this.#isStopped) throw new Error("The keeper was stopped; make a new one.");
+    this.#stopHints ??= this.#runtime.engine.wake("ended", () => this.#onEnded());
     this.#started ??= this.#leadership.start();
     await this.#started;
   }
@@ -105,6 +116,8 @@ class ServiceKeeper implements Keeper {
   async #stop(): Promise<void> {
     this.#isStopped = true;
     this.#callOff?.();
+    this.#callOffResolve?.();
+    this.#stopHints?.();
     await this.#round;
     await this.#leadership.stop();
   }
@@ -118,9 +131,37 @@ class ServiceKeeper implements Keeper {
     });
   }
 
+  /** A job has ended, and others may have waited for it. Many ends in a short time cause one look. */
+  #onEnded(): void {
+    if (this.#callOffResolve !== undefined || !this.#mayGoOn()) return;
+    const { clock } = this.#runtime;
+    const waitMs = Math.max(this.#resolvedAt + this.#timings.resolveMs - clock.monotonic(), 0);
+    this.#callOffResolve = clock.after(waitMs, () => {
+      void this.#oneAtATime(() => this.#resolve());
+    });
+  }
+
+  /** A look that took long is not soon followed by another, so that many blocked jobs do not keep the store busy. */
+  async #resolve(): Promise<void> {
+    const { clock, logger } = this.#runtime;
+    this.#callOffResolve = undefined;
+    if (!this.#mayGoOn()) return;
+    const startedAt = clock.monotonic();
+    try {
+      await resolve({ runtime: this.#runtime, mayGoOn: () => this.#mayGoOn() });
+    } catch (error) {
+      // The next round of all duties tries again, and says so if it fails, too.
+      logger.warn({ error }, "The keeper could not look for blocked jobs.");
+    }
+    const endedAt = clock.monotonic();
+    this.#resolvedAt = endedAt + (endedAt - startedAt) * resolvePauseShare;
+  }
+
+  readonly #mayGoOn = () => !this.#isStopped && this.#leadership.isHeld;
+
   /** One round as the leader. Who leads no longer stops here, until leadership is gained again. */
   async #lead(): Promise<void> {
-    const mayGoOn = () => !this.#isStopped && this.#leadership.isHeld;
+    const mayGoOn = this.#mayGoOn;
     if (!mayGoOn()) return;
     const { clock, logger } = this.#runtime;
     try {
@@ -138,7 +179,12 @@ class ServiceKeeper implements Keeper {
   /** Gives what pruning left undone, so that it goes on in the next round. */
   async #duties(round: DutyRound, prunes: boolean): Promise<DutyDone> {
     // Together, so that a store that batches looks once for all of them.
-    await Promise.all([reap(round), expireOverdue(round), discardUnkept(round, this.#rules)]);
+    await Promise.all([
+      reap(round),
+      expireOverdue(round),
+      resolve(round),
+      discardUnkept(round, this.#rules),
+    ]);
     if (!prunes) return { changed: 0, isFull: false };
     return await prune(round, this.#rules, this.#timings.tombstoneMs);
   }

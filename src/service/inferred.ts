@@ -3,7 +3,10 @@
  * and what a job may continue with.
  */
 import type { StandardSchemaV1 } from "@standard-schema/spec";
+import type { BlockerInput } from "../client/blockers.js";
+import type { ChainRef } from "../client/chain-ref.js";
 import type { Continuation, ContinuationOptions } from "../client/continuation.js";
+import type { JobRef } from "../client/job-ref.js";
 import type { Stored } from "../client/stored.js";
 import type {
   JobDefinition,
@@ -14,6 +17,7 @@ import type {
 } from "../contract/definition.js";
 import type { Json } from "../core/json.js";
 import type { ActiveJob, Complete, Prepare } from "../worker/active-job.js";
+import type { BlockerOutcome } from "../worker/blockers.js";
 import type { Completed, HandlerOutcome } from "../worker/outcome.js";
 
 /** What `create` takes for a definition. */
@@ -43,7 +47,7 @@ type IsContinued<Definition extends JobDefinition> = [ContinuationsOf<Definition
   : true;
 
 /** What a handler of a definition may complete its job with, besides a continuation. */
-type OwnValueOf<Definition extends JobDefinition> = Definition["result"] extends Schema
+export type OwnValueOf<Definition extends JobDefinition> = Definition["result"] extends Schema
   ? StandardSchemaV1.InferInput<Definition["result"]>
   : IsContinued<Definition> extends true
     ? never
@@ -55,14 +59,50 @@ export type ContinueWith<Definition extends JobDefinition, Entries extends JobEn
 >(
   type: Type,
   payload: InputOf<CurrentOf<Entries[Type]>>,
-  options?: ContinuationOptions,
-) => Continuation;
+  options?: ContinuationOptions<BlockerInputsOf<CurrentOf<Entries[Type]>, Entries>>,
+) => Continuation<Type>;
+
+/** The blockers that a definition names, each with its type. */
+type BlockersOf<Definition extends JobDefinition> = NonNullable<Definition["settings"]["blockers"]>;
+
+/** What a create of a definition takes as blockers: those that it names, or a list. */
+export type BlockerInputsOf<Definition extends JobDefinition, Entries extends JobEntries> = [
+  BlockersOf<Definition>,
+] extends [never]
+  ? readonly BlockerInput[]
+  : {
+      readonly [Name in keyof BlockersOf<Definition> & string]: BlockerInputOf<
+        Entries,
+        BlockersOf<Definition>[Name]
+      >;
+    };
+
+type BlockerInputOf<Entries extends JobEntries, Type extends string> = Type extends keyof Entries
+  ? BlockerInput<
+      JobRef<Stored<PayloadOf<CurrentOf<Entries[Type]>>>, ValueOf<CurrentOf<Entries[Type]>>>,
+      ChainRef<Type>
+    >
+  : never;
+
+/** What a handler of a definition finds under the names of its blockers: the outcome of a job, or of a chain. */
+type BlockerOutcomesOf<Definition extends JobDefinition, Entries extends JobEntries> = {
+  readonly [Name in BlockerNamesOf<Definition>]: BlockersOf<Definition>[Name] extends infer Type extends
+    keyof Entries
+    ? BlockerOutcome<ValueOf<CurrentOf<Entries[Type]>> | ChainOutputOf<Entries, Type>>
+    : never;
+};
+
+/** The names of a definition's blockers; none where it names none, of which `keyof never` would be every name. */
+type BlockerNamesOf<Definition extends JobDefinition> = [BlockersOf<Definition>] extends [never]
+  ? never
+  : keyof BlockersOf<Definition>;
 
 /** What a handler of a definition gets. */
 type ActiveJobOf<Definition extends JobDefinition, Entries extends JobEntries, Tx> = ActiveJob<
   PayloadOf<Definition>,
   Complete<OwnValueOf<Definition> | Continuation, ContinueWith<Definition, Entries>, Tx>,
-  Prepare<Tx>
+  Prepare<Tx>,
+  BlockerOutcomesOf<Definition, Entries>
 >;
 
 /** What a handler of a definition may return. */
@@ -110,7 +150,9 @@ type NextOf<Entries extends JobEntries, Names> = Names extends keyof Entries
   : never;
 
 /** The job types that a chain can come to: the first ones and what continues them, until nothing new is added. */
-type ReachedFrom<Entries extends JobEntries, Names> = [NextOf<Entries, Names>] extends [Names]
+export type ReachedFrom<Entries extends JobEntries, Names> = [NextOf<Entries, Names>] extends [
+  Names,
+]
   ? Names
   : ReachedFrom<Entries, Names | NextOf<Entries, Names>>;
 

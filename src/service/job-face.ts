@@ -7,6 +7,7 @@ import type { Stored } from "../client/stored.js";
 import type { BoundJob, JobDefinition, JobEntries, JobEntry } from "../contract/definition.js";
 import type { Handler } from "../worker/worker.js";
 import type {
+  BlockerInputsOf,
   CurrentOf,
   DefinitionAt,
   HandlerOf,
@@ -24,7 +25,12 @@ export class JobVersionFace<
   Definition extends JobDefinition,
   Entries extends JobEntries = JobEntries,
   Tx = undefined,
-> extends JobCreator<InputOf<Definition>, Stored<PayloadOf<Definition>>, ValueOf<Definition>> {
+> extends JobCreator<
+  InputOf<Definition>,
+  Stored<PayloadOf<Definition>>,
+  ValueOf<Definition>,
+  BlockerInputsOf<Definition, Entries>
+> {
   readonly #bound: BoundJob;
   readonly #register: Register;
 

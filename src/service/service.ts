@@ -18,6 +18,7 @@ import {
 import type { Engine } from "../engine/engine.js";
 import { createKeeper, type Keeper, type KeeperTimings } from "../keeper/keeper.js";
 import { createWorker, type Handler, type Worker, type WorkerJob } from "../worker/worker.js";
+import { Chains } from "./chains.js";
 import { InvalidHandler, ServiceStopped } from "./errors.js";
 import type { CurrentOf, HandlerOf } from "./inferred.js";
 import { JobFace } from "./job-face.js";
@@ -64,6 +65,8 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
   readonly jobs: ServiceJobs<Entries, Tx>;
   /** Jobs by the name of their type, of types that no contract names, too. */
   readonly untyped: UntypedJobs;
+  /** Jobs that continue one another: start, wait for, complete and remove them as one. */
+  readonly chains: Chains<Entries>;
   readonly reads: Reads;
   readonly queues: Queues;
   readonly keys: Keys;
@@ -88,6 +91,7 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
     this.#settings = settings;
     this.jobs = this.#faces();
     this.untyped = new UntypedJobs(client, contract);
+    this.chains = new Chains(client);
     this.reads = new Reads(client);
     this.queues = new Queues(client);
     this.keys = new Keys(client);
@@ -242,5 +246,5 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
   }
 }
 
-/** A service whatever its contract: all but the typed jobs. For tools that serve any of them. */
-export type AnyService = Omit<Service, "jobs" | "handle">;
+/** A service whatever its contract: all but the typed jobs and chains. For tools that serve any of them. */
+export type AnyService = Omit<Service, "jobs" | "chains" | "handle">;

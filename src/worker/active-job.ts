@@ -6,6 +6,7 @@ import type { Continuation, ContinuationOptions } from "../client/continuation.j
 import type { JobContext, LogEntry, Progress } from "../core/job.js";
 import type { Json } from "../core/json.js";
 import { type AbortReason, JobAborted } from "./abort.js";
+import type { BlockerOutcome } from "./blockers.js";
 import type { Completed } from "./outcome.js";
 
 export { type AbortReason, JobAborted };
@@ -58,7 +59,12 @@ export type AnyComplete = Complete<
 >;
 
 /** The job that a handler carries out. Every method may be taken apart from the job. */
-export interface ActiveJob<Payload, Completing = AnyComplete, Preparing = AnyPrepare> {
+export interface ActiveJob<
+  Payload,
+  Completing = AnyComplete,
+  Preparing = AnyPrepare,
+  Blockers = { readonly [name: string]: BlockerOutcome },
+> {
   readonly id: string;
   readonly type: string;
   /** The payload as the job type's schema gives it. */
@@ -77,6 +83,10 @@ export interface ActiveJob<Payload, Completing = AnyComplete, Preparing = AnyPre
   /** The hold on the job's key, if it has one. */
   readonly key: KeyHold | undefined;
   readonly tags: readonly string[];
+  /** How the jobs ended that the definition names as blockers, with their results. */
+  readonly blockers: Blockers;
+  /** Reads how everything ended that this job has waited for, in the order in which its create named it. */
+  readonly loadDependencies: () => Promise<readonly BlockerOutcome[]>;
   /** When the job expires, in milliseconds since 1970. */
   readonly deadline: number | undefined;
   /** Records how far the handler has come. */

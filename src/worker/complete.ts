@@ -6,9 +6,10 @@
  * Where the service has a source of transactions, this happens in one transaction of the user's own client,
  * which commits with the outcome or not at all.
  */
+import { invalidBlocker } from "../client/blockers.js";
 import type { Client } from "../client/client.js";
 import { Continuation, continueWith, prepareContinuation } from "../client/continuation.js";
-import { JobAlreadyCompleted } from "../client/errors.js";
+import { InvalidResult, JobAlreadyCompleted } from "../client/errors.js";
 import type { PreparedCreate } from "../client/prepare.js";
 import type { Runtime } from "../client/runtime.js";
 import { createChange } from "../client/submit.js";
@@ -23,7 +24,7 @@ import { ignorable, type Notes } from "./notes.js";
 import { enlist } from "./open-transaction.js";
 import { Completed, isHandlerOutcome } from "./outcome.js";
 import { atOnce, type Phases } from "./phases.js";
-import { InvalidResult, resultOutcome } from "./result.js";
+import { resultOutcome } from "./result.js";
 import {
   afterCommit,
   type OutcomeInside,
@@ -208,12 +209,16 @@ function completionOf(
     return create instanceof Promise ? create.then(continued) : continued(create);
   }
   const outcome = resultOutcome(hold, given);
-  return outcome instanceof Promise ? outcome.then(ended) : ended(outcome);
+  const { type } = hold.job;
+  return outcome instanceof Promise
+    ? outcome.then((later) => ended(type, later))
+    : ended(type, outcome);
 }
 
-function ended(outcome: Outcome): Completion {
+function ended(type: string, outcome: Outcome): Completion {
   if (outcome.kind === "returned") return { outcome };
-  if (outcome.kind === "terminated") throw new InvalidResult({ message: outcome.error.message });
+  if (outcome.kind === "terminated")
+    throw new InvalidResult({ type, message: outcome.error.message });
   throw new Error(`A result became ${outcome.kind}.`);
 }
 
@@ -235,6 +240,8 @@ async function settled(hold: Hold, parts: CompleteParts, completion: Completion)
 function refusal({ job: { id } }: Hold, fate: Exclude<Fate, { fate: "stored" }>): Error {
   const aborted = (reason: AbortReason) => jobAborted(id, reason);
   if (fate.fate === "dropped") return aborted("error");
+  if (fate.fate === "refused")
+    return invalidBlocker(id, fate.refusal.blockerId, fate.refusal.reason);
   if (fate.job === null) return aborted("not_found");
   const { state } = fate.job;
   if (!isEnded(state)) return aborted("taken_by_another_worker");

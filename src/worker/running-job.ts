@@ -7,6 +7,7 @@ import type { Runtime } from "../client/runtime.js";
 import type { JobContext, LogEntry, Progress } from "../core/job.js";
 import { type Json, jsonText } from "../core/json.js";
 import type { ActiveJob, AnyComplete, AnyPrepare, KeyHold } from "./active-job.js";
+import { type BlockerOutcome, loadBlockers } from "./blockers.js";
 import { type CompleteParts, complete } from "./complete.js";
 import type { Hold } from "./hold.js";
 import { cut } from "./job-error.js";
@@ -31,12 +32,19 @@ export class RunningJob implements ActiveJob<unknown> {
   readonly #hold: Hold;
   readonly #parts: RunningJobParts;
   readonly payload: unknown;
+  readonly blockers: { readonly [name: string]: BlockerOutcome };
   #phases: Phases | undefined;
 
-  constructor(hold: Hold, payload: unknown, parts: RunningJobParts) {
+  constructor(
+    hold: Hold,
+    payload: unknown,
+    blockers: { readonly [name: string]: BlockerOutcome },
+    parts: RunningJobParts,
+  ) {
     this.#hold = hold;
     this.#parts = parts;
     this.payload = payload;
+    this.blockers = blockers;
   }
 
   get #runtime(): Runtime {
@@ -135,6 +143,10 @@ export class RunningJob implements ActiveJob<unknown> {
       const noted = this.#notes.add(this.#hold, (origin) => ({ command: "heartbeat", ...origin }));
       return ignorable(Promise.all([renewed, noted]).then(() => {}));
     };
+  }
+
+  get loadDependencies(): () => Promise<readonly BlockerOutcome[]> {
+    return () => loadBlockers(this.#runtime.engine, this.#hold.job);
   }
 
   get prepare(): AnyPrepare {

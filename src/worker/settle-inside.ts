@@ -2,6 +2,7 @@
  * Storing the completion of a job inside a transaction of its handler: what the handler has written there,
  * the outcome and the continuation commit together or not at all.
  */
+import { invalidBlocker } from "../client/blockers.js";
 import type { Runtime } from "../client/runtime.js";
 import {
   loadOne,
@@ -62,6 +63,8 @@ function* settleSteps(
     const answer = yield* settleOne(changeOf({ hold, job, follow }, event));
     if (answer.outcome === "appended") return { job, event };
     if (answer.outcome === "faulted") throw answer.error;
+    if (answer.outcome === "bad_blocker")
+      throw invalidBlocker(job.id, answer.blockerId, answer.reason);
     const loaded = yield* loadOne(job.id);
     if (!loaded) return null;
     job = loaded.job;

@@ -28,7 +28,12 @@ export type MakeCommand = () => Command;
 export type Fate =
   | { readonly fate: "stored" }
   | { readonly fate: "stale"; readonly job: Job | null }
-  | { readonly fate: "dropped" };
+  | { readonly fate: "dropped" }
+  /** What would follow from it cannot be stored, and so the job is still the handler's. */
+  | {
+      readonly fate: "refused";
+      readonly refusal: Extract<AppendOutcome, { outcome: "bad_blocker" }>;
+    };
 
 const stored: Fate = { fate: "stored" };
 
@@ -161,7 +166,12 @@ export class Settlements {
     const removals: Change[] = [];
     for (let index = 0; index < sent.length; index++) {
       const settlement = sent[index] as Settlement;
-      if (outcomes[index]?.outcome !== "appended") {
+      const answer = outcomes[index];
+      if (answer?.outcome === "bad_blocker") {
+        this.#over(settlement, { fate: "refused", refusal: answer });
+        continue;
+      }
+      if (answer?.outcome !== "appended") {
         moved.push(settlement);
         continue;
       }
@@ -273,7 +283,7 @@ export class Settlements {
   #over({ hold, tell }: Settlement, fate: Fate): void {
     this.#unsettled--;
     if (tell !== undefined) {
-      hold.phase = "settled";
+      hold.phase = fate.fate === "refused" ? "running" : "settled";
       tell(fate);
     }
     this.#options.onOver(hold);

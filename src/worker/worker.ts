@@ -243,7 +243,7 @@ class JobWorker implements Worker {
   }
 
   #over(hold: Hold): void {
-    if (hold.phase !== "settled") this.#holds.remove(hold);
+    if (hold.phase === "settling") this.#holds.remove(hold);
     if (this.#unsettledFree() === 1) this.#claims.poke();
   }
 

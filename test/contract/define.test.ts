@@ -73,7 +73,8 @@ const refused: readonly (readonly [field: string, options: object, message: RegE
   ["retires", { retires: 5 }, /is not an option; use one of payload/],
   ["retry.tries", { retry: { tries: 5 } }, /use one of maxTries, backoff/],
   ["isolate", { isolate: true }, /^isolate is not supported by this version of Millrace\.$/],
-  ["blockers", { blockers: [] }, /not supported/],
+  ["blockers", { blockers: ["invoice"] }, /must name job types/],
+  ["blockers", { blockers: {} }, /must name job types/],
   ["onStart", { onStart: () => {} }, /not supported/],
   ["continuations", { continuations: "ship" }, /must be a list of job types/],
 ];

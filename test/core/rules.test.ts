@@ -138,7 +138,7 @@ describe("blockers and chains", () => {
   const verdict = (...blockers: readonly [string, "unreachable" | "continue"][]) =>
     blockerVerdict(
       blockers.map(([jobId, onBadEnd]) => ({ jobId, onBadEnd })),
-      (id) => states[id],
+      ({ jobId }) => states[jobId],
     );
 
   it("waits for open ones, goes on after good ends, and stops at a bad end that matters", () => {

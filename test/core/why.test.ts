@@ -85,10 +85,14 @@ describe("why", () => {
   });
 
   it("names the blockers that are still open, a few of them", () => {
-    const many = ["a", "b", "c", "d", "e"];
+    const open = (id: string) => ({ id, isChain: id === "b", state: "active" }) as const;
+    const many = ["a", "b", "c", "d", "e"].map(open);
     const job = jobAfter(now, createCommand({ blockers }));
     expect(why(job, { now, openBlockers: many }).sentence).toContain("and 2 more");
-    expect(why(job, { now, openBlockers: ["a", "b"] }).sentence).toContain("jobs a, b");
+    expect(why(job, { now, openBlockers: [open("a"), open("b")] }).sentence).toBe(
+      "It waits for job a (active), chain b (active) to end.",
+    );
+    expect(why(job, { now, openBlockers: [] }).sentence).toContain("the keeper is about to");
   });
 
   it("always has something to say without any facts", () => {

@@ -14,7 +14,7 @@ export const leaseMs = 3_000;
 /** What a handler does in one try. */
 export interface PlanStep {
   readonly workMs: number;
-  readonly says: "returned" | "threw" | "terminated" | "snoozed" | "skipped";
+  readonly says: "returned" | "threw" | "terminated" | "snoozed" | "skipped" | "completed";
   /** Whether it records progress and log lines on the way. */
   readonly notes: boolean;
   /** Whether it ignores its signal. */
@@ -25,6 +25,8 @@ export interface PlanStep {
 export interface Work {
   readonly key: string;
   readonly plan: readonly PlanStep[];
+  /** What a job of a type that can go on continues with when it completes itself. */
+  readonly next?: { readonly type: JobType; readonly work: Work };
 }
 
 const payload: StandardSchemaV1<Work, Work> = {
@@ -71,12 +73,35 @@ export const contract = defineService("simulated", {
     keyConcurrency: { ...held, stalePolicy: "requeue" },
     deadlineMs: 20_000,
   }),
+  linked: defineJob({
+    ...common,
+    continuations: ["linked", "plain", "capped", "failsStale", "requeues", "blocks", "fleeting"],
+  }),
 });
 
-export type JobType = keyof typeof contract.jobs;
+/** Every type by name, which a job's own work names, too. */
+export type JobType =
+  | "plain"
+  | "once"
+  | "capped"
+  | "firstOfQueue"
+  | "secondOfQueue"
+  | "timed"
+  | "dated"
+  | "fleeting"
+  | "failsStale"
+  | "requeues"
+  | "blocks"
+  | "single"
+  | "linked";
 
 /** Every job type of the simulated service. */
-export const jobTypes = Object.keys(contract.jobs) as readonly JobType[];
+export const jobTypes: readonly JobType[] = Object.keys(
+  contract.jobs,
+) as (keyof typeof contract.jobs)[];
+
+/** The types that a chain can continue with. */
+export const continuations = contract.jobs.linked.settings.continuations;
 
 /** The keys that keyed jobs share. */
 export const keys = ["a", "b"] as const;
@@ -111,6 +136,15 @@ export function workerJobs({ process, tokens, ledger, types }: HandlerPlace): Wo
         }
         await working(process, step, job.signal);
         if (step.notes) await job.heartbeat();
+        if (step.says === "completed") {
+          const { next } = job.payload as Work;
+          // The outcome may be stored and the process be gone before the handler is told.
+          const completing = () => ledger.completing(job.id, token);
+          return await job.complete(({ continueWith }) => {
+            completing();
+            return next ? continueWith(next.type, next.work) : { workMs: step.workMs };
+          });
+        }
         said = step.says;
         return spoken(step);
       } finally {
@@ -126,6 +160,7 @@ const quick: PlanStep = { workMs: 0, says: "returned", notes: false, isDeaf: fal
 function spoken({ says, workMs }: PlanStep): unknown {
   switch (says) {
     case "returned":
+    case "completed":
       return { workMs };
     case "threw":
       throw new Error("planned");

@@ -9,6 +9,8 @@ import type { JobState } from "#millrace/core/job.js";
 export class CallersLedger {
   /** Creates that were acknowledged. */
   readonly acknowledged = new Set<string>();
+  /** Those of them that are the first of a chain. */
+  readonly chains = new Set<string>();
   /** Ids that were refused, and must never be seen. */
   readonly refused = new Set<string>();
   /** States that a caller was told a job is in or has come to. */
@@ -44,7 +46,10 @@ export class HandlerLedger {
   readonly #inside = new Map<string, Entry>();
   readonly #ever = new Set<string>();
   readonly #said = new Map<string, string>();
+  readonly #completing = new Set<string>();
   #entries = 0;
+  /** The store's time when it last did something. */
+  #now = 0;
 
   /** How many handlers have begun. */
   get entries(): number {
@@ -64,6 +69,7 @@ export class HandlerLedger {
 
   /** Time as the store sees it, told before everything that the store does. */
   observe(now: number): void {
+    this.#now = now;
     for (const name of this.#inside.keys()) {
       const lease = this.#leases.get(name);
       if (lease && lease.until <= now) lease.hasLapsed = true;
@@ -75,16 +81,26 @@ export class HandlerLedger {
     const name = nameOf(entry.jobId, entry.token);
     if (this.#ever.has(name)) this.violations.push(`${name} was carried out twice.`);
     this.#ever.add(name);
+    // The answer to a claim may take so long that its lease has lapsed before the handler begins.
+    const lease = this.#leases.get(name);
+    if (lease && lease.until <= this.#now) lease.hasLapsed = true;
     this.#inside.set(name, entry);
     this.#entries++;
     for (const group of entry.groups) this.#checkGroup(group, entry);
   }
 
-  /** A handler is over; `said` tells how. */
+  /** A handler is over; `said` tells how. One that completed its job itself has said so before. */
   left(jobId: string, token: number, said: string): void {
     const name = nameOf(jobId, token);
     this.#inside.delete(name);
-    this.#said.set(name, said);
+    if (!this.#completing.has(name)) this.#said.set(name, said);
+  }
+
+  /** A handler completes its job itself. */
+  completing(jobId: string, token: number): void {
+    const name = nameOf(jobId, token);
+    this.#completing.add(name);
+    this.#said.set(name, "returned");
   }
 
   /** A process is no more, and its handlers with it. */

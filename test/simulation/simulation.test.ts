@@ -4,9 +4,11 @@ import type { EventName } from "#millrace/core/event.js";
 import { simulationTests } from "./shard.js";
 import { simulate } from "./simulate.js";
 
-/** All events but those that only later versions cause: blockers, agents and tickets. */
+/** All events but those that only later versions cause: agents and tickets. */
 const happening: readonly EventName[] = [
   "created",
+  "unblocked",
+  "unreachable",
   "started",
   "progress",
   "logged",

@@ -4,8 +4,10 @@
 import type { ConformanceCase } from "../case.js";
 import { admissionCases } from "./admission.js";
 import { batchCases } from "./batches.js";
+import { blockerCases } from "./blockers.js";
 import { cancelCases } from "./cancel.js";
 import { capCases } from "./caps.js";
+import { chainCases } from "./chains.js";
 import { claimCases } from "./claim.js";
 import { claimOrderCases } from "./claim-order.js";
 import { createCases } from "./create.js";
@@ -37,6 +39,8 @@ export const conformanceCases: readonly ConformanceCase[] = [
   ...settleCases,
   ...fencingCases,
   ...followCases,
+  ...chainCases,
+  ...blockerCases,
   ...cancelCases,
   ...delayCases,
   ...deadlineCases,

@@ -11,6 +11,8 @@ import { isEnded, type Job, type PolicyOutcome } from "../../core/job.js";
 import { transitions } from "../../core/transitions.js";
 import type { AppendOutcome, Change } from "../engine.js";
 import { beginAttempt, confirmEnd, endAttempt, isStillHeld } from "./attempts.js";
+import { addDependent, blockerRefusal, forgetBlockers } from "./blockers.js";
+import { currentOfChain } from "./chains.js";
 import { admitToKey, countTakeover, keyOf, promote } from "./keys.js";
 import { type StagedWrites, stageWrites, storeStaged } from "./records.js";
 import { copy, type Entry, enterLine, isWaiting, leaveLine, type Store } from "./store.js";
@@ -28,9 +30,11 @@ export function appendChange(store: Store, change: Change, by: ChangedBy): Appen
 
   const event = copy(change.event);
   const entry = store.jobs.get(change.job.id) ?? null;
-  for (const create of [change, ...(change.follow ?? [])]) {
-    if (create.event.name === "created" && isTaken(store, create.event.jobId))
-      return { outcome: "exists" };
+  for (const { event: create } of [change, ...(change.follow ?? [])]) {
+    if (create.name !== "created") continue;
+    if (isTaken(store, create.jobId)) return { outcome: "exists" };
+    const refusal = blockerRefusal(store, create);
+    if (refusal) return refusal;
   }
   if (event.jobId !== change.job.id || !meets(entry?.job ?? null, change)) return conflict;
   if (evolve(entry?.job ?? null, event).ignored !== null) return conflict;
@@ -99,6 +103,7 @@ export function applyEvent(
   const position = store.feed.push(event);
   const before = entry?.job ?? null;
   if (entry !== null) leaveLine(store, entry);
+  if (before?.state === "blocked" && entry !== null) store.blocked.delete(entry);
   const wasActive = before?.state === "active";
   if (entry !== null && wasActive && job?.state !== "active") endAttempt(store, entry, cause.by);
 
@@ -110,6 +115,7 @@ export function applyEvent(
     changed.positions.push(position);
     if (job.state === "active" && !wasActive) beginAttempt(store, changed, cause.leaseMs);
     if (isWaiting(job)) line(store, changed);
+    if (job.state === "blocked") store.blocked.add(changed);
   }
   tendKey(store, changed, before, event);
   hint(store, before, job, event, cause.by);
@@ -174,10 +180,14 @@ function newEntry(store: Store, job: Job): Entry {
     sequence: store.createdCount,
     job,
     positions: [],
+    removedBlockers: new Map(),
     line: null,
     attempt: null,
   };
   store.jobs.set(job.id, entry);
+  addDependent(store, entry);
+  if (job.chainId !== undefined)
+    store.chains.set(job.chainId, (store.chains.get(job.chainId) ?? new Set()).add(entry));
   return entry;
 }
 
@@ -185,7 +195,13 @@ function newEntry(store: Store, job: Job): Entry {
 function forget(store: Store, entry: Entry | null): void {
   if (entry === null) return;
   for (const position of entry.positions) store.feed.forget(position);
+  const { chainId } = entry.job;
+  const isCurrent = chainId !== undefined && currentOfChain(store, chainId) === entry;
+  forgetBlockers(store, entry, isCurrent);
   store.jobs.delete(entry.job.id);
+  const chain = chainId === undefined ? undefined : store.chains.get(chainId);
+  chain?.delete(entry);
+  if (chainId !== undefined && chain?.size === 0) store.chains.delete(chainId);
 }
 
 /** Lines up a waiting job. A keyed one that is due enters `ready` only when its key gives it a slot. */
@@ -221,6 +237,8 @@ function hint(
   if ((before === null || !isEnded(before.state)) && (after === null || isEnded(after.state))) {
     store.hints.add("ended");
   }
+  // What a blocked job waits for may have ended already, and then nothing else tells the keeper to look.
+  if (after?.state === "blocked") store.hints.add("ended");
   if (event.name === "cancelRequested" || (leftActive && by === "outside")) {
     store.hints.add("cancel");
   }

@@ -18,6 +18,15 @@ import { copy, type Entry, type Store } from "./store.js";
 /** A page of jobs, newest first. */
 export function listJobs(store: Store, ask: JobsAsk): Page<JobRow> {
   const matching = [...store.jobs.values()].filter(matcher(ask.filter)).reverse();
+  return page(matching, ask, rowOf);
+}
+
+/** A page of what matches, newest first. */
+export function page<Row>(
+  matching: readonly Entry[],
+  ask: Omit<JobsAsk, "filter">,
+  rowOf: (entry: Entry) => Row,
+): Page<Row> {
   const limit = ask.limit ?? pageDefault;
   const offset = ask.offset ?? 0;
   const rest =
@@ -137,7 +146,8 @@ export function compareText(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0;
 }
 
-function matcher(filter: JobFilter = {}): (entry: Entry) => boolean {
+/** Whether a job fits a filter. */
+export function matcher(filter: JobFilter = {}): (entry: Entry) => boolean {
   const { service, type, queue, state, tag, key, since, until, text, parentId, chainId } = filter;
   return ({ job }) =>
     (service === undefined || job.service === service) &&

@@ -5,6 +5,8 @@ import { isEnded } from "../../core/job.js";
 import { laneOf } from "../../core/order.js";
 import type { DueAsk, DueJob } from "../engine.js";
 import { pageMax, type Queries, type QueryName } from "../query.js";
+import { listBlockers, listDependents, mayGoOn } from "./blockers.js";
+import { listChains } from "./chains.js";
 import { lineUpDue } from "./claim.js";
 import { compareText, countJobs, listJobs, listQueues, rowOf } from "./job-rows.js";
 import { keyRow, listKeys } from "./key-rows.js";
@@ -32,6 +34,9 @@ export const answers: {
     const key = store.keys.get(hash);
     return key ? keyRow(store, key) : null;
   },
+  chains: listChains,
+  blockers: (store, { ids }) => copy(listBlockers(store, ids)),
+  dependents: (store, { ids }) => listDependents(store, ids),
   queues: (store, { service }) => listQueues(store, service),
   records: (store, { prefix, limit = pageMax }) => {
     const ids = [...store.records.keys()].filter((id) => id.startsWith(prefix)).sort(compareText);
@@ -50,7 +55,7 @@ export const answers: {
 /** Jobs whose time has come, in the order of that time. */
 export function dueJobs(store: Store, ask: DueAsk, limit: number): readonly DueJob[] {
   const due: { readonly at: number; readonly entry: Entry }[] = [];
-  for (const entry of store.jobs.values()) {
+  for (const entry of ask.kind === "blocked" ? store.blocked : store.jobs.values()) {
     if (entry.job.service !== ask.service) continue;
     const at = dueAt(store, entry, ask);
     if (at !== null) due.push({ at, entry });
@@ -62,8 +67,14 @@ export function dueJobs(store: Store, ask: DueAsk, limit: number): readonly DueJ
   });
 }
 
+/** Whether an unfinished job waits for this one or its chain, and may want to see its result. */
+function isAwaited(store: Store, { id, chainId }: Entry["job"]): boolean {
+  return listDependents(store, chainId === undefined ? [id] : [id, chainId]).length > 0;
+}
+
 /** When a job's time came, or `null` when it has not. */
-function dueAt(store: Store, { job, attempt }: Entry, ask: DueAsk): number | null {
+function dueAt(store: Store, entry: Entry, ask: DueAsk): number | null {
+  const { job, attempt } = entry;
   const now = store.now();
   switch (ask.kind) {
     case "lapsed":
@@ -72,9 +83,11 @@ function dueAt(store: Store, { job, attempt }: Entry, ask: DueAsk): number | nul
     case "deadline":
       if (job.deadline === undefined || isEnded(job.state)) return null;
       return job.deadline <= now ? job.deadline : null;
+    case "blocked":
+      return mayGoOn(store, entry) ? entry.sequence : null;
     case "retention":
       if (job.type !== ask.type || job.state !== ask.state || job.endedAt === undefined)
         return null;
-      return job.endedAt < ask.endedBefore ? job.endedAt : null;
+      return job.endedAt < ask.endedBefore && !isAwaited(store, job) ? job.endedAt : null;
   }
 }

@@ -1,7 +1,7 @@
 /**
  * Everything that the memory engine holds, as plain maps, and the moves of a job between its lines.
  */
-import type { Job, PolicyOutcome, WhenFull } from "../../core/job.js";
+import type { Job, JobState, PolicyOutcome, WhenFull } from "../../core/job.js";
 import { type Lane, laneOf } from "../../core/order.js";
 import type { WakeTopic } from "../engine.js";
 import type { StoredRecord } from "../record.js";
@@ -18,6 +18,8 @@ export interface Entry {
   readonly positions: number[];
   /** The line that the job stands in. A keyed job in `ready` has a slot of its key reserved. */
   line: "ready" | "delayed" | null;
+  /** The last states of blockers that were removed, by their place among the job's own. */
+  readonly removedBlockers: Map<number, JobState>;
   /** The attempt under way while the job is active. */
   attempt: Attempt | null;
 }
@@ -54,6 +56,12 @@ export interface KeyState {
 export interface Store {
   readonly now: () => number;
   readonly jobs: Map<string, Entry>;
+  /** The jobs of each chain, oldest first. */
+  readonly chains: Map<string, Set<Entry>>;
+  /** The jobs that name a job or a chain as their blocker, by its id. */
+  readonly dependents: Map<string, Set<Entry>>;
+  /** The blocked jobs. */
+  readonly blocked: Set<Entry>;
   readonly lanes: Map<Lane, LaneLines<Entry>>;
   readonly keys: Map<string, KeyState>;
   /** Active attempts, and ended ones that still hold slots. */
@@ -71,6 +79,9 @@ export function emptyStore(now: () => number): Store {
   return {
     now,
     jobs: new Map(),
+    chains: new Map(),
+    dependents: new Map(),
+    blocked: new Set(),
     lanes: new Map(),
     keys: new Map(),
     attempts: new Set(),

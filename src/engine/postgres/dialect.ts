@@ -21,6 +21,7 @@ export const postgresDialect: Dialect = {
     return Number(row?.seq);
   },
   forUpdate: "FOR UPDATE SKIP LOCKED",
+  forKeyShare: "FOR KEY SHARE",
   *refuseLocked(jobId) {
     yield { sql: "SELECT id FROM leases WHERE id = ? FOR UPDATE NOWAIT", values: [jobId] };
   },

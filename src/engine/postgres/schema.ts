@@ -47,6 +47,7 @@ export const migrations: readonly string[] = [
   CREATE INDEX jobs_of_key ON jobs (key_hash, n) WHERE key_hash IS NOT NULL;
   CREATE INDEX jobs_of_parent ON jobs (parent_id) WHERE parent_id IS NOT NULL;
   CREATE INDEX jobs_of_chain ON jobs (chain_id) WHERE chain_id IS NOT NULL;
+  CREATE INDEX jobs_first_of_chain ON jobs (n) WHERE chain_id = id;
   CREATE TABLE tags (tag text COLLATE "C" NOT NULL, n bigint NOT NULL, PRIMARY KEY (tag, n));
   CREATE INDEX tags_of_job ON tags (n);
 
@@ -60,6 +61,7 @@ export const migrations: readonly string[] = [
   );
   CREATE INDEX waiting_due ON waiting (lane, run_at) WHERE cause = 'due';
   CREATE INDEX waiting_of_key ON waiting (key, rank, run_at, id) WHERE key IS NOT NULL;
+  CREATE INDEX waiting_blocked ON waiting (n) WHERE cause = 'blocked';
   CREATE INDEX waiting_deadline ON waiting (deadline) WHERE deadline IS NOT NULL;
   CREATE TABLE ready (
     n bigint NOT NULL, run_at bigint NOT NULL, deadline bigint, updated_at bigint NOT NULL, started_at bigint,
@@ -85,6 +87,13 @@ export const migrations: readonly string[] = [
   );
   CREATE INDEX slots_ended ON slots (until) WHERE until IS NOT NULL;
   CREATE INDEX slots_of_ended ON slots (job) WHERE until IS NOT NULL;
+
+  -- Which jobs and chains each job names as its blockers, in order. The state is that of a blocker which was removed.
+  CREATE TABLE blockers (
+    n bigint NOT NULL, place int NOT NULL, chain int NOT NULL, strict int NOT NULL,
+    blocker text COLLATE "C" NOT NULL, state text COLLATE "C", PRIMARY KEY (n, place)
+  );
+  CREATE INDEX blockers_by_id ON blockers (blocker);
 
   CREATE TABLE keys (
     hash text COLLATE "C" PRIMARY KEY, service text COLLATE "C" NOT NULL, type text COLLATE "C" NOT NULL,

@@ -6,6 +6,7 @@ import type { EventName } from "../../core/event.js";
 import type { JobState } from "../../core/job.js";
 import { transitions } from "../../core/transitions.js";
 import type { AppendOutcome } from "../engine.js";
+import { blockerRefusal, forgetBlockers } from "./blockers.js";
 import type { FlatChange } from "./change.js";
 import { createContinuation, createJob, isTaken } from "./create.js";
 import { moveOn } from "./place.js";
@@ -42,7 +43,10 @@ function* followRefusal(
   follow: readonly FlatChange[],
 ): Step<AppendOutcome | null> {
   for (const { create, id } of follow) {
-    if (create && (yield* isTaken(tx, id))) return { outcome: "exists" };
+    if (!create) continue;
+    if (yield* isTaken(tx, id)) return { outcome: "exists" };
+    const refusal = create.blockers && (yield* blockerRefusal(tx, create, create.blockers));
+    if (refusal) return refusal;
   }
   return null;
 }
@@ -76,7 +80,7 @@ export function* settleChange(tx: Transaction, change: FlatChange): Step<AppendO
   return appended;
 }
 
-const selectJob = `SELECT n, id, lane, priority, run_at, state, version, token, started_at, key_hash, key_max FROM jobs WHERE id = ?`;
+const selectJob = `SELECT n, id, lane, priority, run_at, state, version, token, started_at, key_hash, key_max, chain_id FROM jobs WHERE id = ?`;
 
 function* appendToJob(tx: Transaction, change: FlatChange): Step<AppendOutcome> {
   const [row] = yield { sql: selectJob, values: [change.id] };
@@ -169,6 +173,12 @@ function* changeEnded(tx: Transaction, change: FlatChange, row: SqlRow): Step<Ap
 function* deleteJob(tx: Transaction, change: FlatChange, row: SqlRow): Step<AppendOutcome> {
   const n = int(row, "n");
   let key: string | null = null;
+  // Whoever is about to wait for this job has locked it, and is to be told how it ended.
+  const [locked] = yield {
+    sql: `SELECT n FROM jobs WHERE n = ? ${tx.dialect.forUpdate}`,
+    values: [n],
+  };
+  if (!locked) return conflict;
   if (row.state === null) {
     yield* tx.dialect.refuseLocked(change.id);
     const waiting = yield* takeWaiting(placeOf(row), change.expectVersion);
@@ -184,6 +194,7 @@ function* deleteJob(tx: Transaction, change: FlatChange, row: SqlRow): Step<Appe
     if (!ended) return conflict;
   }
   yield* tx.dialect.appendEvent(tx, n, change.values);
+  yield* forgetBlockers(row);
   yield {
     sql: "DELETE FROM events WHERE job = ? AND name <> 'created' AND name <> 'deleted'",
     values: [n],

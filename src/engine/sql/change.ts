@@ -2,7 +2,7 @@
  * A change as flat values, ready to be bound to statements: made where the event is, carried to where the store is.
  */
 import type { EventOf, JobEvent } from "../../core/event.js";
-import type { Aggregate, JobKeyPolicy, JobState } from "../../core/job.js";
+import type { Aggregate, Blocker, JobKeyPolicy, JobState } from "../../core/job.js";
 import { advancesVersion, transitions } from "../../core/transitions.js";
 import type { Change } from "../engine.js";
 import type { RecordWrite } from "../record.js";
@@ -19,6 +19,7 @@ export interface NewJob {
   readonly maxTries: number;
   readonly key: JobKeyPolicy | null;
   readonly tags: readonly string[] | null;
+  readonly blockers: readonly Blocker[] | null;
   readonly parentId: string | null;
   readonly chainId: string | null;
   readonly agent: string | null;
@@ -95,6 +96,7 @@ function newJob(event: EventOf<"created">): NewJob {
     maxTries: event.maxTries,
     key: event.key ?? null,
     tags: event.tags.length > 0 ? event.tags : null,
+    blockers: event.blockers.length > 0 ? event.blockers : null,
     parentId: event.parentId ?? null,
     chainId: event.chainId ?? null,
     agent: event.agent ?? null,

@@ -8,6 +8,7 @@ import type { EventOf, JobEvent } from "../../core/event.js";
 import { fold } from "../../core/evolve.js";
 import type { JobKeyPolicy, PolicyOutcome } from "../../core/job.js";
 import type { AppendOutcome } from "../engine.js";
+import { blockerRefusal, storeBlockers } from "./blockers.js";
 import { detailOf, type FlatChange, type NewJob } from "./change.js";
 import { laneNumber, withPolicy } from "./log.js";
 import { Overtaken } from "./overtaken.js";
@@ -25,6 +26,8 @@ const insertJob = `INSERT INTO jobs (n, id, lane, priority, run_at, created_at, 
 export function* createJob(tx: Transaction, change: FlatChange, job: NewJob): Step<AppendOutcome> {
   if (change.expectVersion !== 0) return { outcome: "conflict" };
   if (yield* isTaken(tx, change.id)) return { outcome: "exists" };
+  const refusal = job.blockers && (yield* blockerRefusal(tx, job, job.blockers));
+  if (refusal) return refusal;
   if (job.key === null) {
     yield* storeJob(tx, change, job, null);
     return { outcome: "appended" };
@@ -60,6 +63,7 @@ export function* createContinuation(
     yield* storeJob(tx, change, job, null);
     return true;
   }
+  yield* tx.dialect.lockKey(job.key.hash);
   const admission = yield* admitToKey(tx, job.key);
   const policy = policyOutcome(admission);
   yield* recordKey(tx, job, job.key, policy);
@@ -114,6 +118,7 @@ function* storeWide(
   };
   for (const tag of new Set(job.tags))
     yield { sql: "INSERT INTO tags (tag, n) VALUES (?,?)", values: [tag, n] };
+  if (job.blockers) yield* storeBlockers(n, job.blockers);
   return { n, lane };
 }
 

@@ -3,6 +3,7 @@
  */
 import type { JobState } from "../../core/job.js";
 import type { DueAsk, DueJob, HeldLease, RenewOutcome } from "../engine.js";
+import { blockedStatement } from "./blockers.js";
 import { int, type SqlRow, type Statement, type Step, text } from "./statement.js";
 import type { Transaction } from "./transaction.js";
 
@@ -52,6 +53,8 @@ function* dueForRetention(ask: RetentionAsk, limit: number): Step<readonly DueJo
   for (const lane of lanes) {
     const rows = yield {
       sql: `SELECT id, version, token, ended_at FROM jobs WHERE lane = ? AND state = ? AND ended_at < ?
+        AND NOT EXISTS (SELECT 1 FROM blockers b JOIN jobs w ON w.n = b.n
+          WHERE b.blocker IN (jobs.id, jobs.chain_id) AND w.state IS NULL)
         ORDER BY ended_at, id LIMIT ?`,
       values: [int(lane, "id"), state, endedBefore, limit],
     };
@@ -73,6 +76,8 @@ function dueStatement(now: number, ask: Exclude<DueAsk, RetentionAsk>, limit: nu
           WHERE s.until <= ? AND s.blocked = 0 AND l.service = ? ORDER BY s.until, s.id LIMIT ?`,
         values: [now, ask.service, limit],
       };
+    case "blocked":
+      return blockedStatement(ask.service, limit);
     case "deadline":
       return {
         sql: `SELECT s.id, s.version, s.token, l.service, l.type FROM (

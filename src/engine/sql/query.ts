@@ -20,10 +20,15 @@ import { recordFromRow } from "./records.js";
 import { keyScope } from "./slim.js";
 import { int, optional, type SqlRow, type SqlValue, type Step, text } from "./statement.js";
 
-/** Joins that find the one slim row of a job. */
-const slimJoins = `LEFT JOIN waiting w ON w.n = j.n AND j.state IS NULL
-  LEFT JOIN ready r ON j.state IS NULL AND r.lane = j.lane AND r.rank = -j.priority AND r.run_at = j.run_at AND r.id = j.id
-  LEFT JOIN leases s ON j.state IS NULL AND s.id = j.id`;
+/** Joins that find the one slim row of a job, which goes by `j` unless it is said otherwise. */
+export function joinSlim(job: string): string {
+  return `LEFT JOIN waiting w ON w.n = ${job}.n AND ${job}.state IS NULL
+  LEFT JOIN ready r ON ${job}.state IS NULL AND r.lane = ${job}.lane AND r.rank = -${job}.priority
+    AND r.run_at = ${job}.run_at AND r.id = ${job}.id
+  LEFT JOIN leases s ON ${job}.state IS NULL AND s.id = ${job}.id`;
+}
+
+const slimJoins = joinSlim("j");
 
 const stateColumn = "coalesce(j.state, w.state, r.state, 'active')";
 
@@ -71,12 +76,13 @@ function jobRow(row: SqlRow): JobRow {
 }
 
 /** Conditions with their values, joined by AND. */
-interface Where {
+export interface Where {
   readonly sql: string;
   readonly values: readonly SqlValue[];
 }
 
-function where(filter: JobFilter, cursor?: number): Where {
+/** The conditions of a filter on `jobs j`. */
+export function where(filter: JobFilter, cursor?: number): Where {
   const parts: string[] = [];
   const values: SqlValue[] = [];
   const add = (sql: string, ...more: SqlValue[]) => {

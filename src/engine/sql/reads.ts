@@ -4,6 +4,8 @@
 import type { DueAsk, DueJob } from "../engine.js";
 import type { Queries, QueryName } from "../query.js";
 import type { StoredRecord } from "../record.js";
+import { listBlockers, listDependents } from "./blockers.js";
+import { listChains } from "./chains.js";
 import { dueJobs } from "./lease.js";
 import {
   countAhead,
@@ -71,6 +73,12 @@ function answerQuery(now: number, name: QueryName, ask: unknown): Step<unknown> 
       return listKeys(now, of("keys"));
     case "key":
       return readKey(now, of("key").hash);
+    case "chains":
+      return listChains(of("chains"));
+    case "blockers":
+      return listBlockers(of("blockers").ids);
+    case "dependents":
+      return listDependents(of("dependents").ids);
     case "queues":
       return listQueues(now, of("queues").service);
     case "records":

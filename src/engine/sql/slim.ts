@@ -109,6 +109,8 @@ export function keyOfScope(scope: string): string | null {
 export function* placeSlim(tx: Transaction, slim: Slim): Step<void> {
   if (slim.state === "blocked") {
     yield* wait(slim, "blocked");
+    // What it waits for may have ended already, and then nothing else tells the keeper to look.
+    tx.woke.ended = true;
     if (slim.key !== null && slim.runAt <= tx.now) yield* promoteKey(tx, slim.key);
     return;
   }

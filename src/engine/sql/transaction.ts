@@ -12,6 +12,8 @@ export interface Dialect {
   appendCreated(tx: Transaction, values: EventValues, context: string): Step<number>;
   /** Ends a SELECT whose rows stay as they are for this transaction; rows that another has locked are not seen. */
   readonly forUpdate: string;
+  /** Ends a SELECT whose rows must not be removed before the end of this transaction. */
+  readonly forKeyShare: string;
   /** Refuses, as busy, to touch a lease that another transaction has locked. */
   refuseLocked(jobId: string): Step<void>;
   /** Lets no other transaction look for places of a key. */

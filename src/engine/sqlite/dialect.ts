@@ -22,6 +22,7 @@ export const sqliteDialect: Dialect = {
     return tx.seq;
   },
   forUpdate: "",
+  forKeyShare: "",
   *refuseLocked() {},
   *lockKey() {},
   *lockRecord() {},

@@ -44,6 +44,7 @@ export const migrations: readonly string[] = [
   CREATE INDEX jobs_of_key ON jobs (key_hash, n) WHERE key_hash IS NOT NULL;
   CREATE INDEX jobs_of_parent ON jobs (parent_id) WHERE parent_id IS NOT NULL;
   CREATE INDEX jobs_of_chain ON jobs (chain_id) WHERE chain_id IS NOT NULL;
+  CREATE INDEX jobs_first_of_chain ON jobs (n) WHERE chain_id = id;
   CREATE TABLE tags (tag TEXT NOT NULL, n INTEGER NOT NULL, PRIMARY KEY (tag, n)) STRICT, WITHOUT ROWID;
   CREATE INDEX tags_of_job ON tags (n);
 
@@ -56,6 +57,7 @@ export const migrations: readonly string[] = [
   ) STRICT;
   CREATE INDEX waiting_due ON waiting (lane, run_at) WHERE cause = 'due';
   CREATE INDEX waiting_of_key ON waiting (key, rank, run_at, id) WHERE key IS NOT NULL;
+  CREATE INDEX waiting_blocked ON waiting (n) WHERE cause = 'blocked';
   CREATE INDEX waiting_deadline ON waiting (deadline) WHERE deadline IS NOT NULL;
   CREATE TABLE ready (
     lane INTEGER NOT NULL, rank INTEGER NOT NULL, run_at INTEGER NOT NULL, id TEXT NOT NULL, n INTEGER NOT NULL,
@@ -79,6 +81,13 @@ export const migrations: readonly string[] = [
   ) STRICT, WITHOUT ROWID;
   CREATE INDEX slots_ended ON slots (until) WHERE until IS NOT NULL;
   CREATE INDEX slots_of_ended ON slots (job) WHERE until IS NOT NULL;
+
+  -- Which jobs and chains each job names as its blockers, in order. The state is that of a blocker which was removed.
+  CREATE TABLE blockers (
+    n INTEGER NOT NULL, place INTEGER NOT NULL, blocker TEXT NOT NULL, chain INTEGER NOT NULL, strict INTEGER NOT NULL,
+    state TEXT, PRIMARY KEY (n, place)
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX blockers_by_id ON blockers (blocker);
 
   CREATE TABLE keys (
     hash TEXT PRIMARY KEY, service TEXT NOT NULL, type TEXT NOT NULL, key TEXT NOT NULL,

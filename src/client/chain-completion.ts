@@ -1,0 +1,202 @@
+/**
+ * Completing a chain without a worker: its current job gets a result or a continuation, and so may the next one,
+ * as many steps as the caller takes. The steps are decided here, one on top of the other, and stored in one append,
+ * so that either all of them have happened or none.
+ */
+import { Result } from "better-result";
+import { issuesSentence, validate } from "../contract/schema.js";
+import { decide } from "../core/decide.js";
+import { evolve } from "../core/evolve.js";
+import { isEnded, type Job } from "../core/job.js";
+import { type Json, jsonText } from "../core/json.js";
+import type { AppendOutcome, Change } from "../engine/engine.js";
+import { StoreBusy, type StoreError } from "../engine/errors.js";
+import { type AsyncResult, attempt } from "./async-result.js";
+import { invalidBlocker } from "./blockers.js";
+import { type ChainSnapshot, readChain } from "./chains.js";
+import type { Client } from "./client.js";
+import { Continuation, continueWith, prepareContinuation } from "./continuation.js";
+import {
+  chainNotFound,
+  InvalidOption,
+  InvalidResult,
+  JobAlreadyCompleted,
+  type JobNotFound,
+} from "./errors.js";
+import type { PrepareFailure } from "./prepare.js";
+import { createChange } from "./submit.js";
+
+/** How often the steps are taken again because the job changed between reading and storing. */
+const triesMax = 20;
+
+/** The most steps that one completion takes. */
+const stepsMax = 100;
+
+/** The failures of a completion without a worker. */
+export type CompleteChainFailure =
+  | PrepareFailure
+  | InvalidResult
+  | JobAlreadyCompleted
+  | JobNotFound
+  | StoreError;
+
+/** Completes a job of the chain with what the callback gives. Gives the job that continues it; `null` at the end. */
+export type CompleteJob = (
+  job: Pick<Job, "id">,
+  callback: (step: { readonly continueWith: typeof continueWith }) => unknown,
+) => Promise<Job | null>;
+
+/** What the caller is given: the chain's current job, and the way to complete it. */
+export interface ChainCompletion {
+  readonly job: Job;
+  readonly complete: CompleteJob;
+}
+
+/** Takes the caller's steps on the current job of a chain and stores them. Gives the chain as it is afterwards. */
+export function completeChain(
+  client: Client,
+  id: string,
+  take: (completion: ChainCompletion) => unknown,
+): AsyncResult<ChainSnapshot, CompleteChainFailure> {
+  return attempt<ChainSnapshot, CompleteChainFailure>(async () => {
+    for (let tries = 0; tries < triesMax; tries++) {
+      const chain = await readChain(client, id);
+      if (chain === null) return Result.err(chainNotFound(id));
+      if (isEnded(chain.current.state)) return Result.err(alreadyCompleted(chain.current));
+      const steps = new Steps(client, chain.current);
+      try {
+        await take({ job: chain.current, complete: steps.complete });
+      } catch (thrown) {
+        if (steps.failure !== null && thrown === steps.failure) return Result.err(steps.failure);
+        throw thrown;
+      }
+      const answer = await store(client, steps.changes);
+      if (answer?.outcome === "bad_blocker")
+        return Result.err(invalidBlocker(id, answer.blockerId, answer.reason));
+      if (answer?.outcome === "faulted") return Result.err(answer.error);
+      if (answer === null || answer.outcome === "appended") return getAgain(client, id);
+    }
+    const message = `Chain ${id} kept changing while it was completed; complete it again.`;
+    return Result.err(new StoreBusy({ url: client.runtime.engine.url, message }));
+  });
+}
+
+/** The one place where the steps meet the store. `null` where there are none. */
+async function store(
+  { runtime }: Client,
+  changes: readonly Change[],
+): Promise<AppendOutcome | null> {
+  const [first, ...follow] = changes;
+  if (first === undefined) return null;
+  const change = follow.length === 0 ? first : { ...first, follow };
+  const [answer] = await runtime.engine.append([change]);
+  if (answer === undefined) throw new Error("The store gave no answer to a completion.");
+  return answer;
+}
+
+async function getAgain(
+  client: Client,
+  id: string,
+): Promise<Result<ChainSnapshot, CompleteChainFailure>> {
+  const chain = await readChain(client, id);
+  return chain === null ? Result.err(chainNotFound(id)) : Result.ok(chain);
+}
+
+/** The steps that a caller has taken so far, each decided on the job that the step before has left. */
+class Steps {
+  readonly #client: Client;
+  readonly #changes: Change[] = [];
+  /** The job that the next step completes; `null` once the chain has ended. */
+  #current: Job | null;
+  /** Why a step was refused. It ends the completion unless the caller catches it. */
+  failure: CompleteChainFailure | null = null;
+
+  constructor(client: Client, current: Job) {
+    this.#client = client;
+    this.#current = current;
+  }
+
+  get changes(): readonly Change[] {
+    return this.#changes;
+  }
+
+  readonly complete: CompleteJob = async ({ id }, callback) => {
+    const job = this.#current;
+    if (job === null || job.id !== id || this.#changes.length >= stepsMax)
+      throw this.#refused(notCurrent(id, job));
+    const given = await callback({ continueWith });
+    if (given instanceof Continuation) return this.#continue(job, given);
+    const result = await this.#result(job, given);
+    this.#decide(job, result === undefined ? {} : { result });
+    this.#current = null;
+    return null;
+  };
+
+  async #continue(job: Job, wish: Continuation): Promise<Job> {
+    const create = await prepareContinuation(this.#client, job, wish);
+    if (create instanceof Error) throw this.#refused(create);
+    const { event } = create;
+    this.#decide(job, { continuation: { jobId: event.jobId, type: event.type } });
+    this.#changes.push(createChange(create));
+    const next = evolve(null, event).job;
+    if (next === null) throw new Error(`The continuation ${event.jobId} was not folded.`);
+    this.#current = next;
+    return next;
+  }
+
+  #decide(
+    job: Job,
+    outcome: { readonly result?: Json; readonly continuation?: { jobId: string; type: string } },
+  ): void {
+    const { ids, instance, engine } = this.#client.runtime;
+    const origin = { eventId: ids.eventId(), actor: `client:${instance}` } as const;
+    const decision = decide(
+      job,
+      { command: "complete", completedBy: null, ...outcome, ...origin },
+      engine.now(),
+    );
+    if (!decision.ok) throw new Error(decision.rejection.message);
+    const { service, type, id, version } = job;
+    this.#changes.push({ job: { service, type, id }, expect: { version }, event: decision.event });
+  }
+
+  /** The result as it is stored, checked against the schema of the job's type. */
+  async #result(job: Job, given: unknown): Promise<Json | undefined> {
+    const schema = this.#client.boundJob(job.type, job.typeVersion)?.definition.result;
+    const checked = schema === undefined ? null : await validate(schema, given);
+    if (checked?.ok === false)
+      throw this.#refused(invalidResult(job.type, issuesSentence(checked.issues)));
+    const value = checked === null ? given : checked.value;
+    if (value === undefined) return undefined;
+    const text = jsonText(value);
+    if (text.ok) return JSON.parse(text.text) as Json;
+    const { path, message } = text.problem;
+    throw this.#refused(invalidResult(job.type, `${path || "it"} ${message}`));
+  }
+
+  #refused(failure: CompleteChainFailure): CompleteChainFailure {
+    this.failure = failure;
+    return failure;
+  }
+}
+
+function alreadyCompleted({ id, state }: Job): JobAlreadyCompleted {
+  if (!isEnded(state)) throw new Error(`Job ${id} is ${state} and has not ended.`);
+  const message = `Job ${id} has ended as ${state}, and its chain with it; there is nothing left to complete.`;
+  return new JobAlreadyCompleted({ id, state, message });
+}
+
+function notCurrent(id: string, current: Job | null): InvalidOption {
+  const remedy =
+    current === null
+      ? "the chain has ended with the step before"
+      : `complete job ${current.id}, which the last complete gave, in at most ${stepsMax} steps`;
+  return new InvalidOption({
+    field: "job",
+    message: `Job ${id} is not the current one: ${remedy}.`,
+  });
+}
+
+function invalidResult(type: string, problem: string): InvalidResult {
+  return new InvalidResult({ type, message: `The result of ${type} is not valid: ${problem}.` });
+}

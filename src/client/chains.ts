@@ -1,0 +1,224 @@
+/**
+ * Chains: jobs that continue one another. A chain has the id of its first job, the state of its current one,
+ * and the result of its last one as its output.
+ */
+import { Result } from "better-result";
+import type { Command } from "../core/command.js";
+import { isEnded, type Job, type JobState } from "../core/job.js";
+import type { Json } from "../core/json.js";
+import type { StoreError } from "../engine/errors.js";
+import {
+  type ChainFilter,
+  type ChainRow,
+  type JobRow,
+  type Page,
+  pageMax,
+} from "../engine/query.js";
+import { type AsyncResult, attempt, refusal } from "./async-result.js";
+import type { BlockerInputs } from "./blockers.js";
+import { ChainRef } from "./chain-ref.js";
+import type { Client } from "./client.js";
+import { command, commandMany } from "./commands.js";
+import type { CreateOptions } from "./create-options.js";
+import { CommandRefused, chainNotFound, type InvalidOption, type JobNotFound } from "./errors.js";
+import { type CreateFailure, JobCreator } from "./job-creator.js";
+import { type CommandFailure, deleteChecks } from "./job-ref.js";
+import { cursorProblem, optionsProblem } from "./option-checks.js";
+import type { CreateTarget } from "./prepare.js";
+import {
+  filterChecks,
+  given,
+  listProblem,
+  type PageAsk,
+  pageChecks,
+  type ReadFilter,
+  storeFilter,
+} from "./reads.js";
+import { type WaitFailure, type WaitOptions, waitForJob } from "./wait.js";
+
+/** A chain as it was when it was read. */
+export interface ChainSnapshot<Output = Json | undefined, Current = Job> {
+  readonly id: string;
+  /** The job that the chain has come to: the newest that has not ended, or else the newest. */
+  readonly current: Current;
+  /** The state of that job. */
+  readonly state: JobState;
+  /** The result of the last job, once the chain has completed. */
+  readonly output?: Output;
+  /** The jobs of the chain, oldest first; of a very long chain the newest 100. */
+  readonly jobs: readonly JobRow[];
+  /** How many jobs it has in all. */
+  readonly count: number;
+}
+
+/** Starts a chain with a job of a type. */
+export function startChain<Type extends string>(
+  client: Client,
+  target: CreateTarget & { readonly type: Type },
+  payload: unknown,
+  options: CreateOptions<BlockerInputs> | undefined,
+): AsyncResult<ChainRef<Type>, CreateFailure> {
+  const creator = new JobCreator<unknown, Json, Json, BlockerInputs>(client, {
+    ...target,
+    startsChain: true,
+  });
+  return attempt<ChainRef<Type>, CreateFailure>(async () =>
+    Result.map(
+      await creator.create(payload, options),
+      ({ id, existing }) => new ChainRef(id, target.type, existing),
+    ),
+  );
+}
+
+/** Reads a chain. */
+export function getChain(
+  client: Client,
+  id: string,
+): AsyncResult<ChainSnapshot, JobNotFound | StoreError> {
+  return attempt<ChainSnapshot, JobNotFound>(async () => {
+    const chain = await readChain(client, id);
+    return chain === null ? Result.err(chainNotFound(id)) : Result.ok(chain);
+  });
+}
+
+/** The chain of an id as it is now; `null` when none of its jobs is there. */
+export async function readChain(client: Client, id: string): Promise<ChainSnapshot | null> {
+  const { engine } = client.runtime;
+  const { entries, count } = await jobsOfChain(client, id);
+  const row = currentRow(entries);
+  if (row === undefined) return null;
+  const [loaded] = await engine.load([row.id]);
+  if (!loaded) return null;
+  const { job: current } = loaded;
+  const jobs = [...entries].reverse();
+  const snapshot = { id, current, state: current.state, jobs, count };
+  if (current.state !== "completed" || current.continuedBy !== undefined) return snapshot;
+  return current.result === undefined ? snapshot : { ...snapshot, output: current.result };
+}
+
+/** Narrows a list of chains: what is asked of the first job, and the state of the current one. */
+export type ChainsFilter = Pick<ReadFilter, keyof ChainFilter>;
+
+const {
+  queue: _queue,
+  key: _key,
+  parentId: _parent,
+  chainId: _chain,
+  ...chainFilterChecks
+} = filterChecks;
+const chainListChecks = { ...chainFilterChecks, ...pageChecks, cursor: cursorProblem };
+
+/** Chains, newest first. */
+export function listChains(
+  client: Client,
+  ask: ChainsFilter & PageAsk & { readonly cursor?: string },
+): AsyncResult<Page<ChainRow>, InvalidOption | StoreError> {
+  const problem = listProblem(ask, chainListChecks);
+  if (problem !== null) return refusal(problem);
+  const { limit, offset, cursor, ...filter } = ask;
+  const page = given({ limit, offset, cursor });
+  return attempt<Page<ChainRow>, InvalidOption>(async () =>
+    Result.ok(
+      await client.runtime.engine.query("chains", { filter: storeFilter(client, filter), ...page }),
+    ),
+  );
+}
+
+/** Waits until the chain has ended, and gives the result of its last job. */
+export function waitChain<Output>(
+  client: Client,
+  id: string,
+  options: WaitOptions,
+): AsyncResult<Output, WaitFailure> {
+  return attempt<Output, WaitFailure>(async () => {
+    const row = currentRow((await jobsOfChain(client, id)).entries);
+    if (row === undefined) return Result.err(chainNotFound(id));
+    const next = ({ continuedBy }: Job) => continuedBy ?? null;
+    return waitForJob<Output>(client, row.id, options, next);
+  });
+}
+
+/** How often a delete looks for jobs that the chain gained meanwhile. */
+const deleteRoundsMax = 20;
+
+/** What a delete of a chain may say. */
+export interface DeleteChainOptions {
+  readonly reason?: string;
+  /** Deletes it also while one of its jobs is active or other jobs wait for it. */
+  readonly force?: boolean;
+}
+
+/** Removes every job of a chain, the current one first, so that nothing continues it meanwhile. Gives how many. */
+export function deleteChain(
+  client: Client,
+  id: string,
+  options: DeleteChainOptions,
+): AsyncResult<number, CommandFailure> {
+  const problem = optionsProblem("a delete", options, deleteChecks);
+  if (problem !== null) return refusal(problem);
+  const { reason = "deleted by hand", force = false } = options;
+  return attempt<number, CommandFailure>(async () => {
+    let deleted = 0;
+    for (let rounds = 0; rounds < deleteRoundsMax; rounds++) {
+      const { entries } = await jobsOfChain(client, id);
+      const current = currentRow(entries);
+      if (current === undefined) break;
+      const awaited = force ? null : await awaitedBy(client, id, entries);
+      if (awaited !== null) return Result.err(awaited);
+      const refused = await removeJobs(client, current.id, entries, { reason, force });
+      if (refused !== null) return Result.err(refused);
+      deleted += entries.length;
+    }
+    return deleted === 0 ? Result.err(chainNotFound(id)) : Result.ok(deleted);
+  });
+}
+
+/** Other jobs wait for the chain, and would never be told how it ended. */
+async function awaitedBy(
+  { runtime }: Client,
+  id: string,
+  rows: readonly JobRow[],
+): Promise<CommandRefused | null> {
+  const own = new Set(rows.map((row) => row.id));
+  const waiting = await runtime.engine.query("dependents", { ids: [...own.add(id)] });
+  const others = waiting.filter((waitingId) => !own.has(waitingId));
+  if (others.length === 0) return null;
+  const message = `Job ${others[0]} waits for chain ${id}; cancel it first, or delete the chain with force.`;
+  return new CommandRefused({ id, command: "delete", state: rows[0]?.state ?? null, message });
+}
+
+async function removeJobs(
+  { runtime }: Client,
+  currentId: string,
+  rows: readonly JobRow[],
+  { reason, force }: Required<DeleteChainOptions>,
+): Promise<CommandRefused | null> {
+  const origin = () =>
+    ({ eventId: runtime.ids.eventId(), actor: `client:${runtime.instance}` }) as const;
+  // A job that waits is removed with its chain; one that runs only by force.
+  const remove = (job: Job): Command => {
+    const mayRemove = force || job.state !== "active";
+    return { command: "delete", reason, force: mayRemove, ...origin() };
+  };
+  const first = await command(runtime, currentId, remove);
+  if (!first.ok && first.job !== null) {
+    const { state } = first.job;
+    const message = `Job ${currentId} of the chain is ${state}; cancel it first, or delete the chain with force.`;
+    return new CommandRefused({ id: currentId, command: "delete", state, message });
+  }
+  await commandMany(
+    runtime,
+    rows.map((row) => row.id).filter((id) => id !== currentId),
+    remove,
+  );
+  return null;
+}
+
+/** The jobs of a chain, newest first. */
+async function jobsOfChain({ runtime }: Client, chainId: string): Promise<Page<JobRow>> {
+  return runtime.engine.query("jobs", { filter: { chainId }, limit: pageMax });
+}
+
+function currentRow(newestFirst: readonly JobRow[]): JobRow | undefined {
+  return newestFirst.find(({ state }) => !isEnded(state)) ?? newestFirst[0];
+}

@@ -1,0 +1,73 @@
+/**
+ * Chains in the read model: each is found by its first job and shown as its current one.
+ */
+import type { JobState } from "../../core/job.js";
+import { type ChainRow, type ChainsAsk, type Page, pageDefault, pageMax } from "../query.js";
+import { joinSlim, type Where, where } from "./query.js";
+import { int, type SqlRow, type Step, text } from "./statement.js";
+
+/** The number of the job that the chain `chain` has come to: the newest that has not ended, or else the newest. */
+export function currentOfChain(chain: string): string {
+  return `(SELECT m.n FROM jobs m WHERE m.chain_id = ${chain} ORDER BY m.state IS NOT NULL, m.n DESC LIMIT 1)`;
+}
+
+const stateColumn = "coalesce(c.state, w.state, r.state, 'active')";
+
+const from = `FROM jobs j JOIN lanes l ON l.id = j.lane JOIN jobs c ON c.n = ${currentOfChain("j.id")}
+  JOIN lanes cl ON cl.id = c.lane ${joinSlim("c")}`;
+
+const columns = `j.n, j.id, l.service, l.type, j.tags, j.created_at, c.id AS current_id, cl.type AS current_type,
+  ${stateColumn} AS state, coalesce(w.updated_at, r.updated_at, s.updated_at, c.updated_at) AS updated_at`;
+
+/** A page of chains, newest first. */
+export function* listChains(ask: ChainsAsk): Step<Page<ChainRow>> {
+  const limit = Math.min(ask.limit ?? pageDefault, pageMax);
+  const offset = ask.offset ?? 0;
+  const all = chainsWhere(ask);
+  const [counted] = yield {
+    sql: `SELECT count(*) AS count ${ask.filter?.state ? from : "FROM jobs j"} ${all.sql}`,
+    values: all.values,
+  };
+  const page = chainsWhere(ask, ask.cursor === undefined ? undefined : Number(ask.cursor));
+  const rows = yield {
+    sql: `SELECT ${columns} ${from} ${page.sql} ORDER BY j.n DESC LIMIT ? OFFSET ?`,
+    values: [...page.values, limit + 1, ask.cursor === undefined ? offset : 0],
+  };
+  const entries = rows.slice(0, limit);
+  const last = entries.at(-1);
+  return {
+    entries: entries.map(chainRow),
+    count: counted ? int(counted, "count") : 0,
+    offset,
+    limit,
+    ...(rows.length > limit && last
+      ? { nextOffset: offset + limit, nextCursor: String(int(last, "n")) }
+      : null),
+  };
+}
+
+/** The state is the current job's; everything else is asked of the first. */
+function chainsWhere({ filter = {} }: ChainsAsk, cursor?: number): Where {
+  const { state, ...rest } = filter;
+  const first = where(rest, cursor);
+  const parts = [
+    first.sql === "" ? "WHERE j.chain_id = j.id" : `${first.sql} AND j.chain_id = j.id`,
+  ];
+  if (state === undefined) return { sql: parts.join(""), values: first.values };
+  parts.push(`${stateColumn} IN (${state.map(() => "?").join(",")})`);
+  return { sql: parts.join(" AND "), values: [...first.values, ...state] };
+}
+
+function chainRow(row: SqlRow): ChainRow {
+  return {
+    id: text(row, "id"),
+    service: text(row, "service"),
+    type: text(row, "type"),
+    tags: row.tags === null ? [] : (JSON.parse(text(row, "tags")) as string[]),
+    createdAt: int(row, "created_at"),
+    currentJobId: text(row, "current_id"),
+    currentType: text(row, "current_type"),
+    state: row.state as JobState,
+    updatedAt: int(row, "updated_at"),
+  };
+}

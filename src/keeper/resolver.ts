@@ -1,0 +1,65 @@
+/**
+ * The resolver: lets blocked jobs go on when everything that they wait for has ended, and ends those that
+ * can never run because a blocker ended badly. What it found is a hint and the append compares versions, so that
+ * blockers that end at the same moment unblock a job once, and what a crash left undone is found again.
+ */
+import { blockerVerdict } from "../core/chains.js";
+import type { Command, Origin } from "../core/command.js";
+import type { DueJob } from "../engine/engine.js";
+import type { BlockerRow } from "../engine/query.js";
+import {
+  type DutyDone,
+  type DutyRound,
+  dutyBatchesMax,
+  dutyBatchMax,
+  giveCommands,
+} from "./duty.js";
+
+/** Resolves the blocked jobs of a service. */
+export async function resolve(round: DutyRound): Promise<DutyDone> {
+  const { runtime, mayGoOn } = round;
+  const { engine, service, logger } = runtime;
+  let changed = 0;
+  let isFull = true;
+  for (let batches = 0; isFull && batches < dutyBatchesMax && mayGoOn(); batches++) {
+    const found = await engine.due({ kind: "blocked", service }, dutyBatchMax);
+    const changedNow = found.length > 0 && mayGoOn() ? await resolveFound(round, found) : 0;
+    changed += changedNow;
+    isFull = found.length === dutyBatchMax && changedNow > 0;
+  }
+  if (changed > 0) logger.info({ jobs: changed }, "Blocked jobs were resolved.");
+  return { changed, isFull: isFull && mayGoOn() };
+}
+
+type Resolution = (origin: Origin) => Command;
+
+async function resolveFound({ runtime }: DutyRound, found: readonly DueJob[]): Promise<number> {
+  const blockers = await runtime.engine.query("blockers", { ids: found.map(({ id }) => id) });
+  const resolutions = new Map<string, Resolution>();
+  for (const [index, { id }] of found.entries()) {
+    const resolution = resolutionOf(blockers[index] ?? []);
+    if (resolution !== null) resolutions.set(id, resolution);
+  }
+  const resolved = found.filter(({ id }) => resolutions.has(id));
+  return giveCommands(runtime, resolved, (job, _due, origin) => {
+    const resolution = resolutions.get(job.id);
+    if (resolution === undefined) throw new Error(`Job ${job.id} was not resolved.`);
+    return resolution(origin);
+  });
+}
+
+/** What the states of its blockers mean for a job; `null` while it has to wait. */
+function resolutionOf(rows: readonly BlockerRow[]): Resolution | null {
+  const blockers = rows.map(({ id, onBadEnd }) => ({ jobId: id, onBadEnd }));
+  const verdict = blockerVerdict(blockers, (_, place) => rows[place]?.state);
+  switch (verdict.verdict) {
+    case "wait":
+      return null;
+    case "unblock":
+      return (origin) => ({ command: "unblock", ...origin });
+    case "unreachable": {
+      const { blockerId } = verdict;
+      return (origin) => ({ command: "blockerEndedBadly", blockerId, ...origin });
+    }
+  }
+}

@@ -1,0 +1,165 @@
+/**
+ * The typed face of chains: start one, look at it, wait for its output, complete it without a worker, remove it.
+ * What each step may continue with and what comes out in the end follows from the contract.
+ */
+import type { AsyncResult } from "../client/async-result.js";
+import { type CompleteChainFailure, completeChain } from "../client/chain-completion.js";
+import { ChainRef } from "../client/chain-ref.js";
+import {
+  type ChainSnapshot,
+  type ChainsFilter,
+  type DeleteChainOptions,
+  deleteChain,
+  getChain,
+  listChains,
+  startChain,
+  waitChain,
+} from "../client/chains.js";
+import type { Client } from "../client/client.js";
+import type { Continuation } from "../client/continuation.js";
+import type { CreateOptions } from "../client/create-options.js";
+import type { InvalidOption, JobNotFound } from "../client/errors.js";
+import type { CreateFailure } from "../client/job-creator.js";
+import type { CommandFailure, JobSnapshot } from "../client/job-ref.js";
+import type { PageAsk } from "../client/reads.js";
+import type { Stored } from "../client/stored.js";
+import type { WaitFailure, WaitOptions } from "../client/wait.js";
+import type { JobEntries } from "../contract/definition.js";
+import type { StoreError } from "../engine/errors.js";
+import type { ChainRow, Page } from "../engine/query.js";
+import type {
+  BlockerInputsOf,
+  ChainOutputOf,
+  ContinueWith,
+  CurrentOf,
+  InputOf,
+  OwnValueOf,
+  PayloadOf,
+  ReachedFrom,
+  ValueOf,
+} from "./inferred.js";
+
+/** A job of one of some types, told apart by `type`. */
+export type JobOfTypes<Entries extends JobEntries, Types> = Types extends keyof Entries & string
+  ? JobSnapshot<
+      Stored<PayloadOf<CurrentOf<Entries[Types]>>>,
+      ValueOf<CurrentOf<Entries[Types]>>
+    > & { readonly type: Types }
+  : never;
+
+/** A chain that started with a job of a type, as it was when it was read. */
+export type ChainOf<Entries extends JobEntries, Type> = ChainSnapshot<
+  ChainOutputOf<Entries, Type>,
+  JobOfTypes<Entries, ReachedFrom<Entries, Type>>
+>;
+
+/** Completes a job with what the callback gives: the job that continues it, or `null` at the end of the chain. */
+export type CompleteStepOf<Entries extends JobEntries> = <
+  Type extends keyof Entries & string,
+  Given extends OwnValueOf<CurrentOf<Entries[Type]>> | Continuation,
+>(
+  job: { readonly id: string; readonly type: Type },
+  callback: (step: {
+    readonly continueWith: ContinueWith<CurrentOf<Entries[Type]>, Entries>;
+  }) => Given | Promise<Given>,
+) => Promise<Given extends Continuation<infer Next> ? JobOfTypes<Entries, Next> : null>;
+
+/** What a completion without a worker is given. */
+export interface CompletionOf<Entries extends JobEntries, Type> {
+  /** The chain's current job, whatever it waits for. */
+  readonly job: JobOfTypes<Entries, ReachedFrom<Entries, Type>>;
+  readonly complete: CompleteStepOf<Entries>;
+}
+
+/** A chain by its ref, which knows its type, or by its id alone. */
+type ChainName<Type extends string> = ChainRef<Type> | string;
+
+/** The chains of a service. */
+export class Chains<Entries extends JobEntries = JobEntries> {
+  readonly #client: Client;
+
+  constructor(client: Client) {
+    this.#client = client;
+  }
+
+  /**
+   * Starts a chain with a job of a type. It takes the options of every create.
+   *
+   * @example
+   * const chain = await service.chains.start("charge", { orderId: "o-1" }).orThrow();
+   * const output = await service.chains.wait(chain).orThrow();
+   */
+  start<Type extends keyof Entries & string>(
+    type: Type,
+    payload: InputOf<CurrentOf<Entries[Type]>>,
+    options?: CreateOptions<BlockerInputsOf<CurrentOf<Entries[Type]>, Entries>>,
+  ): AsyncResult<ChainRef<Type>, CreateFailure> {
+    const bound = this.#client.currentJob(type);
+    if (bound === undefined) throw new RangeError(`The contract has no job ${type}.`);
+    const { service, queue, definition } = bound;
+    const { payload: schema, settings } = definition;
+    return startChain(this.#client, { service, type, queue, schema, settings }, payload, options);
+  }
+
+  /** A ref to a chain whose id was kept elsewhere. It reads nothing. */
+  ref<Type extends keyof Entries & string>(type: Type, id: string): ChainRef<Type> {
+    return new ChainRef(id, type, true);
+  }
+
+  /** Reads a chain: its current job, its state, its jobs, and its output once it has completed. */
+  get<Type extends keyof Entries & string>(
+    chain: ChainName<Type>,
+  ): AsyncResult<ChainOf<Entries, Type>, JobNotFound | StoreError> {
+    // The store holds what the contract's schemas gave.
+    return getChain(this.#client, idOf(chain)) as AsyncResult<never, JobNotFound | StoreError>;
+  }
+
+  /** Chains, newest first. A filter asks for the first job's names and times, and the current one's state. */
+  list(
+    ask: ChainsFilter & PageAsk & { readonly cursor?: string } = {},
+  ): AsyncResult<Page<ChainRow>, InvalidOption | StoreError> {
+    return listChains(this.#client, ask);
+  }
+
+  /** Waits until the chain has ended and gives the result of its last job. */
+  wait<Type extends keyof Entries & string>(
+    chain: ChainName<Type>,
+    options: WaitOptions = {},
+  ): AsyncResult<ChainOutputOf<Entries, Type>, WaitFailure> {
+    return waitChain(this.#client, idOf(chain), options);
+  }
+
+  /**
+   * Completes the chain's current job without a worker, also while it is blocked, scheduled or running: with a
+   * result, or with the next job, which may be completed in the same way. All steps are stored together.
+   * The callback is called again if the job has changed meanwhile.
+   *
+   * @example
+   * await service.chains.complete(chain, async ({ job, complete }) => {
+   *   if (job.type === "awaitApproval") await complete(job, () => ({ approved: true }));
+   * });
+   */
+  complete<Type extends keyof Entries & string>(
+    chain: ChainName<Type>,
+    take: (completion: CompletionOf<Entries, Type>) => unknown,
+  ): AsyncResult<ChainOf<Entries, Type>, CompleteChainFailure> {
+    const steps = take as unknown as Parameters<typeof completeChain>[2];
+    const completed = completeChain(this.#client, idOf(chain), steps);
+    return completed as AsyncResult<never, CompleteChainFailure>;
+  }
+
+  /**
+   * Removes every job of a chain. Refused while one of them runs or other jobs wait for the chain,
+   * unless it is forced. Gives how many jobs there were.
+   */
+  delete(
+    chain: ChainRef | string,
+    options: DeleteChainOptions = {},
+  ): AsyncResult<number, CommandFailure> {
+    return deleteChain(this.#client, idOf(chain), options);
+  }
+}
+
+function idOf(chain: ChainRef | string): string {
+  return typeof chain === "string" ? chain : chain.id;
+}

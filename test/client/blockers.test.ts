@@ -1,0 +1,307 @@
+// Blockers: jobs that wait for others, what their handlers learn of them, and what happens when one ends badly.
+import { defineJob, defineService, terminate } from "millrace";
+import { testService } from "millrace/testing";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { z } from "zod";
+import { openService, stores } from "../support/stores.js";
+
+const order = z.object({ orderId: z.string() });
+
+const shop = defineService("shop", {
+  invoice: defineJob({ payload: order, result: z.object({ number: z.number() }) }),
+  reserve: defineJob({
+    payload: order,
+    result: z.object({ shelf: z.string() }),
+    continuations: ["move"],
+  }),
+  move: defineJob({ payload: order, result: z.object({ dock: z.string() }) }),
+  ship: defineJob({
+    payload: order,
+    result: z.string(),
+    blockers: { invoice: "invoice", goods: "reserve" },
+  }),
+  sum: defineJob({ payload: z.object({}), result: z.number() }),
+  one: defineJob({ payload: z.object({ number: z.number() }), result: z.number() }),
+  fleeting: defineJob({ payload: z.object({}), result: z.number(), retention: { completed: 0 } }),
+  picky: defineJob({ payload: order, result: z.string(), continuations: ["sum"] }),
+});
+
+const o1 = { orderId: "o-1" };
+
+async function testShop() {
+  const test = await testService(shop);
+  onTestFinished(() => test.stop());
+  test.service.handle({
+    invoice: ({ payload }) =>
+      payload.orderId === "bad" ? terminate("There is no such order.") : { number: 7 },
+    reserve: ({ payload, complete }) =>
+      payload.orderId === "far"
+        ? complete(({ continueWith }) => continueWith("move", payload))
+        : { shelf: "s1" },
+    move: () => ({ dock: "d1" }),
+    ship: ({ blockers }) => {
+      const { invoice, goods } = blockers;
+      return `${invoice.state} ${invoice.result?.number} ${JSON.stringify(goods.result)}`;
+    },
+    sum: async ({ loadDependencies }) => {
+      let sum = 0;
+      for (const { result } of await loadDependencies())
+        sum += typeof result === "number" ? result : 0;
+      return sum;
+    },
+    one: ({ payload }) => payload.number,
+    fleeting: () => 5,
+  });
+  return test;
+}
+
+describe("named blockers", () => {
+  it("hand their results to the handler, of jobs and of chains", async () => {
+    const { service, drain } = await testShop().then((test) => ({
+      service: test.service,
+      drain: () => test.drain({ untilIdle: true }),
+    }));
+    const { jobs, chains } = service;
+    const invoice = await jobs.invoice.create(o1).orThrow();
+    const goods = await chains.start("reserve", { orderId: "far" }).orThrow();
+    const ship = await jobs.ship.create(o1, { blockers: { invoice, goods } }).orThrow();
+    const near = await jobs.reserve.create(o1).orThrow();
+    const other = await jobs.ship
+      .create(o1, { blockers: { invoice: invoice.id, goods: { job: near } } })
+      .orThrow();
+    expect((await ship.get().orThrow()).state).toBe("blocked");
+    await drain();
+    expect(await ship.wait().orThrow()).toBe('completed 7 {"dock":"d1"}');
+    expect(await other.wait().orThrow()).toBe('completed 7 {"shelf":"s1"}');
+    const names = (await ship.events().orThrow()).map(({ name }) => name);
+    expect(names).toEqual(["created", "unblocked", "started", "completed"]);
+  });
+
+  it("must all be given, and no others", async () => {
+    const { jobs } = (await testShop()).service;
+    const invoice = await jobs.invoice.create(o1).orThrow();
+    // @ts-expect-error: goods is missing.
+    const missing = await jobs.ship.create(o1, { blockers: { invoice } });
+    // @ts-expect-error: the definition names them.
+    const listed = await jobs.ship.create(o1, { blockers: [invoice] });
+    const none = await jobs.ship.create(o1);
+    const named = { invoice, goods: "x", more: "y" };
+    const more = await jobs.ship.create(o1, { blockers: named });
+    // @ts-expect-error: the definition names none.
+    const unnamed = await jobs.sum.create({}, { blockers: { invoice } });
+    expect(
+      [missing, listed, none, more, unnamed].map(
+        (answer) => answer.isErr() && answer.error.message,
+      ),
+    ).toEqual([
+      "blockers: ship waits for invoice, goods; name goods, too.",
+      "blockers: ship waits for invoice, goods; name invoice, too.",
+      "blockers: ship waits for invoice, goods; name invoice, too.",
+      "blockers: ship waits for invoice, goods, not for more.",
+      "blockers: the definition of sum names none; give a list.",
+    ]);
+  });
+
+  it("must be of the type that the contract names", async () => {
+    const test = await testShop();
+    const { jobs } = test.service;
+    const invoice = await jobs.invoice.create(o1).orThrow();
+    // @ts-expect-error: an invoice is no reservation.
+    const wrong = await jobs.ship.create(o1, { blockers: { invoice, goods: invoice } }).orThrow();
+    await test.drain({ untilIdle: true });
+    expect(await wrong.get().orThrow()).toMatchObject({
+      state: "failed",
+      error: { message: "The blocker goods is a invoice, and the contract names reserve." },
+    });
+  });
+});
+
+describe("a blocker that ends badly", () => {
+  it("makes the job unreachable, and a retry of both lets it run", async () => {
+    const test = await testShop();
+    const { jobs } = test.service;
+    const bad = await jobs.invoice.create({ orderId: "bad" }).orThrow();
+    const goods = await jobs.reserve.create(o1).orThrow();
+    const ship = await jobs.ship.create(o1, { blockers: { invoice: bad, goods } }).orThrow();
+    await test.drain({ untilIdle: true });
+    expect(await ship.get().orThrow()).toMatchObject({
+      state: "unreachable",
+      reason: `blocker ${bad.id} ended badly`,
+    });
+    const retried = await ship.retry().orThrow();
+    expect([retried.state, retried.run]).toEqual(["blocked", 2]);
+    await test.drain({ untilIdle: true });
+    expect((await ship.get().orThrow()).state).toBe("unreachable");
+  });
+
+  it("lets the job go on where its edge says so, and tells the handler", async () => {
+    const test = await testShop();
+    const { jobs } = test.service;
+    const job = await jobs.invoice.create({ orderId: "bad" }).orThrow();
+    const goods = await jobs.reserve.create(o1).orThrow();
+    const ship = await jobs.ship
+      .create(o1, { blockers: { invoice: { job, onBadEnd: "continue" }, goods } })
+      .orThrow();
+    await test.drain({ untilIdle: true });
+    expect(await ship.wait().orThrow()).toBe('failed undefined {"shelf":"s1"}');
+  });
+});
+
+describe("what cannot be waited for", () => {
+  it("is a job that does not exist, unless the same createMany makes it before", async () => {
+    const test = await testShop();
+    const { jobs } = test.service;
+    const missing = await jobs.sum.create({}, { blockers: ["nobody"] });
+    expect(missing.isErr() && missing.error).toMatchObject({
+      _tag: "InvalidBlocker",
+      reason: "missing",
+      blockerId: "nobody",
+    });
+    const [first, second] = await jobs.one
+      .createMany([
+        { id: "first", payload: { number: 1 } },
+        { id: "second", payload: { number: 2 }, blockers: ["first"] },
+      ])
+      .orThrow();
+    expect([first?.isOk(), second?.isOk()]).toEqual([true, true]);
+  });
+
+  it("is the job itself, or a chain that waits for its own", async () => {
+    const test = await testShop();
+    const { jobs, chains } = test.service;
+    const self = await jobs.sum.create({}, { id: "me", blockers: ["me"] });
+    expect(self.isErr() && self.error).toMatchObject({ _tag: "InvalidBlocker", reason: "cycle" });
+    const picky = await chains.start("picky", o1).orThrow();
+    const waits = await chains.start("sum", {}, { blockers: [picky] }).orThrow();
+    const own = await chains.complete(picky, async ({ job, complete }) => {
+      if (job.type !== "picky") return;
+      await complete(job, ({ continueWith }) => continueWith("sum", {}, { blockers: [picky] }));
+    });
+    const circle = await chains.complete(picky, async ({ job, complete }) => {
+      if (job.type !== "picky") return;
+      await complete(job, ({ continueWith }) => continueWith("sum", {}, { blockers: [waits] }));
+    });
+    for (const refused of [own, circle])
+      expect(refused.isErr() && refused.error).toMatchObject({
+        _tag: "InvalidBlocker",
+        reason: "cycle",
+      });
+  });
+
+  it.each([
+    [{ blockers: "x" }, /It must be a list/],
+    [{ blockers: [5] }, /A blocker is a ref, an id/],
+    [{ blockers: [{ job: "a", onBadEnd: "ignore" }] }, /onBadEnd must be/],
+    [{ blockers: ["no spaces"] }, /not a valid id/],
+    [{ blockers: Array.from({ length: 1_001 }, () => "a") }, /at most 1000/],
+  ])("is refused with its reason (%o)", async (options, message) => {
+    const { jobs } = (await testShop()).service;
+    const refused = await jobs.sum.create({}, options as object);
+    expect(refused.isErr() && refused.error.message).toMatch(message);
+  });
+
+  it("fails the try of a handler whose continuation waits for it", async () => {
+    const test = await testShop();
+    test.service.jobs.picky.handle((job) =>
+      job.complete(({ continueWith }) => continueWith("sum", {}, { blockers: ["nobody"] })),
+    );
+    const job = await test.service.jobs.picky.create(o1, { maxTries: 1 }).orThrow();
+    await test.drain({ untilIdle: true });
+    expect(await job.get().orThrow()).toMatchObject({
+      state: "dead",
+      error: { name: "InvalidBlocker" },
+    });
+  });
+});
+
+describe("a blocked job", () => {
+  it("says what it waits for and how that is doing", async () => {
+    const test = await testShop();
+    const { jobs, chains } = test.service;
+    const one = await jobs.one.create({ number: 1 }, { id: "one", delayMs: 10 }).orThrow();
+    const chain = await chains.start("reserve", o1, { id: "chain" }).orThrow();
+    const sum = await jobs.sum.create({}, { blockers: [one, chain] }).orThrow();
+    const why = await sum.why().orThrow();
+    expect(why.sentence).toBe("It waits for job one (pending), chain chain (pending) to end.");
+    expect(why).toMatchObject({ reason: "blocked", blockers: [{ id: "one" }, { isChain: true }] });
+  });
+
+  it("can be completed without a worker before its blockers have ended", async () => {
+    const test = await testShop();
+    const { jobs, chains } = test.service;
+    const one = await jobs.one.create({ number: 1 }).orThrow();
+    const chain = await chains.start("sum", {}, { blockers: [one] }).orThrow();
+    const done = await chains
+      .complete(chain, async ({ job, complete }) => {
+        expect(job.state).toBe("blocked");
+        if (job.type === "sum") await complete(job, () => 0);
+      })
+      .orThrow();
+    expect(done).toMatchObject({ state: "completed", output: 0 });
+  });
+
+  it("goes on where what it waited for keeps nothing of itself", async () => {
+    const test = await testShop();
+    const { jobs } = test.service;
+    const fleeting = await jobs.fleeting.create({}).orThrow();
+    const one = await jobs.one.create({ number: 2 }, { delayMs: 1_000 }).orThrow();
+    const sum = await jobs.sum.create({}, { blockers: [fleeting, one] }).orThrow();
+    await test.drain({ untilIdle: true });
+    expect(await sum.wait().orThrow()).toBe(2);
+  });
+
+  it("keeps a chain that it waits for from being deleted without force", async () => {
+    const test = await testShop();
+    const { jobs, chains } = test.service;
+    const chain = await chains.start("reserve", o1).orThrow();
+    const sum = await jobs.sum.create({}, { id: "sum", blockers: [chain] }).orThrow();
+    const refused = await chains.delete(chain);
+    expect(refused.isErr() && refused.error.message).toMatch(/Job sum waits for chain/);
+    expect(await chains.delete(chain, { force: true }).orThrow()).toBe(1);
+    await test.drain({ untilIdle: true });
+    expect((await sum.get().orThrow()).state).toBe("unreachable");
+  });
+});
+
+describe.for(stores)("on $name", (store) => {
+  async function started() {
+    const service = await openService(store, shop);
+    service.handle({
+      one: ({ payload }) => payload.number,
+      sum: async ({ loadDependencies }) => (await loadDependencies()).length,
+    });
+    await service.start();
+    return service;
+  }
+
+  it("a diamond runs in its order, each job once", async () => {
+    const { jobs } = await started();
+    const top = await jobs.one.create({ number: 1 }).orThrow();
+    const left = await jobs.sum.create({}, { blockers: [top] }).orThrow();
+    const right = await jobs.sum.create({}, { blockers: [top] }).orThrow();
+    const bottom = await jobs.sum.create({}, { blockers: [left, right, top] }).orThrow();
+    expect(await bottom.wait().orThrow()).toBe(3);
+    const names = (await bottom.events().orThrow()).map(({ name }) => name);
+    expect(names).toEqual(["created", "unblocked", "started", "completed"]);
+  });
+
+  it("a blocker that has ended already does not keep a job waiting", async () => {
+    const { jobs } = await started();
+    const one = await jobs.one.create({ number: 1 }).orThrow();
+    await one.wait().orThrow();
+    expect(await jobs.sum.run({}, { blockers: [one] }).orThrow()).toBe(1);
+  });
+
+  it("a thousand wait for one, and one waits for a thousand", async () => {
+    const { jobs } = await started();
+    const top = await jobs.one.create({ number: 1 }).orThrow();
+    const middle = Array.from({ length: 1_000 }, (_, number) => ({
+      payload: { number },
+      blockers: [top],
+    }));
+    const made = await jobs.one.createMany(middle).orThrow();
+    const refs = made.map((one) => (one.isOk() ? one.value : ""));
+    const bottom = await jobs.sum.create({}, { blockers: refs }).orThrow();
+    expect(await bottom.wait({ timeoutMs: 20_000 }).orThrow()).toBe(1_000);
+  });
+});

@@ -1,0 +1,308 @@
+// Chains: started, waited for, listed, completed without a worker, and removed as one.
+import { ChainRef } from "millrace";
+import { describe, expect, it } from "vitest";
+import { openService, type Store, stores } from "../support/stores.js";
+import { chainShop } from "./chain-shop.js";
+
+const order = { orderId: "o-1" };
+
+async function startedShop(store: Store) {
+  const service = await openService(store, chainShop);
+  service.handle({
+    charge: ({ payload, complete }) =>
+      complete(({ continueWith }) => continueWith("ship", payload)),
+    ship: async (job) => {
+      if (job.payload.carrier === "lost") throw new Error("The parcel was lost.");
+      if (job.payload.carrier !== "returned") return { parcel: `p-${job.payload.orderId}` };
+      return job.complete(({ continueWith }) => continueWith("refund", job.payload));
+    },
+    refund: () => ({ refunded: true }),
+  });
+  await service.start();
+  return service;
+}
+
+describe.for(stores)("a chain on $name", (store) => {
+  it("goes from job to job, and its output is the result of the last one", async () => {
+    const { chains } = await startedShop(store);
+    const chain = await chains.start("charge", order).orThrow();
+    expect(await chains.wait(chain).orThrow()).toEqual({ parcel: "p-o-1" });
+    const found = await chains.get(chain).orThrow();
+    expect(found).toMatchObject({ id: chain.id, state: "completed", output: { parcel: "p-o-1" } });
+    expect(found.jobs.map(({ type, state }) => [type, state])).toEqual([
+      ["charge", "completed"],
+      ["ship", "completed"],
+    ]);
+    expect(found.current.type).toBe("ship");
+    expect(found.count).toBe(2);
+  });
+
+  it("tells how it ended where a job of it ended badly", async () => {
+    const { chains } = await startedShop(store);
+    const chain = await chains.start("ship", { ...order, carrier: "lost" }).orThrow();
+    const waited = await chains.wait(chain.id);
+    expect(waited.isErr() && waited.error).toMatchObject({ _tag: "JobEnded", state: "dead" });
+  });
+
+  it("is one job long where its type continues with nothing", async () => {
+    const { chains } = await openService(store, chainShop);
+    const chain = await chains.start("lone", order, { id: "lone-1", tags: ["x"] }).orThrow();
+    expect(chain).toEqual(new ChainRef("lone-1", "lone"));
+    const found = await chains.get(chain).orThrow();
+    expect(found).toMatchObject({ state: "pending", count: 1, current: { chainId: "lone-1" } });
+  });
+
+  it("is there for a plain create of a type that can continue", async () => {
+    const service = await startedShop(store);
+    const job = await service.jobs.charge.create(order).orThrow();
+    expect(await service.chains.wait(job.id).orThrow()).toEqual({ parcel: "p-o-1" });
+    expect(await job.wait().orThrow()).toBeUndefined();
+  });
+
+  it("takes an idempotency key, and tells that it was there", async () => {
+    const { chains } = await openService(store, chainShop);
+    const first = await chains.start("charge", order, { idempotencyKey: "k" }).orThrow();
+    const again = await chains.start("charge", order, { idempotencyKey: "k" }).orThrow();
+    expect([again.id, first.existing, again.existing]).toEqual([first.id, false, true]);
+  });
+
+  it("that does not exist is not found by any call", async () => {
+    const { chains } = await openService(store, chainShop);
+    const answers = [
+      await chains.get("none"),
+      await chains.wait("none"),
+      await chains.complete("none", () => {}),
+      await chains.delete("none"),
+    ];
+    for (const answer of answers)
+      expect(answer.isErr() && answer.error).toMatchObject({ _tag: "JobNotFound", id: "none" });
+  });
+
+  it("waits no longer than it is told", async () => {
+    const { chains } = await openService(store, chainShop);
+    const chain = await chains.start("charge", order).orThrow();
+    const waited = await chains.wait(chain, { timeoutMs: 0 });
+    expect(waited.isErr() && waited.error._tag).toBe("WaitTimeout");
+  });
+});
+
+describe.for(stores)("a list of chains on $name", (store) => {
+  it("shows each by its first job with the state of its current one", async () => {
+    const service = await startedShop(store);
+    const { chains } = service;
+    const done = await chains.start("charge", order, { id: "done", tags: ["red"] }).orThrow();
+    await chains.wait(done).orThrow();
+    await chains.start("approve", { requestId: "r" }, { id: "open" }).orThrow();
+    await service.jobs.lone.create(order).orThrow();
+    const all = await chains.list().orThrow();
+    expect(all.entries).toMatchObject([
+      { id: "open", type: "approve", state: "pending", currentType: "approve" },
+      { id: "done", type: "charge", state: "completed", currentType: "ship", tags: ["red"] },
+    ]);
+    expect(all.count).toBe(2);
+    const ids = async (ask: Parameters<typeof chains.list>[0]) =>
+      (await chains.list(ask).orThrow()).entries.map(({ id }) => id);
+    expect(await ids({ state: ["completed"] })).toEqual(["done"]);
+    expect(await ids({ type: "ship" })).toEqual([]);
+    expect(await ids({ tag: "red" })).toEqual(["done"]);
+    expect(await ids({ text: "ope" })).toEqual(["open"]);
+    expect(await ids({ service: "other" })).toEqual([]);
+    const first = await chains.list({ limit: 1 }).orThrow();
+    expect(first.entries[0]?.id).toBe("open");
+    expect(await ids({ limit: 1, cursor: first.nextCursor ?? "" })).toEqual(["done"]);
+    const counted = await chains.list({ state: ["active"] }).orThrow();
+    expect(counted.count).toBe(0);
+  });
+
+  it("refuses what it does not know", async () => {
+    const { chains } = await openService(store, chainShop);
+    // @ts-expect-error: a chain lines up in no queue of its own.
+    const refused = await chains.list({ queue: "ship" });
+    expect(refused.isErr() && refused.error).toMatchObject({ field: "queue" });
+  });
+});
+
+describe.for(stores)("a completion without a worker on $name", (store) => {
+  it("ends the chain with a value, also when the job is scheduled", async () => {
+    const { chains } = await openService(store, chainShop);
+    const request = { requestId: "r-1" };
+    const chain = await chains.start("approve", request, { delayMs: 60_000 }).orThrow();
+    const done = await chains
+      .complete(chain, async ({ job, complete }) => {
+        expect(job).toMatchObject({ type: "approve", state: "pending" });
+        if (job.type !== "approve") throw new Error("It has not moved.");
+        expect(await complete(job, () => ({ approved: false }))).toBeNull();
+      })
+      .orThrow();
+    expect(done).toMatchObject({
+      state: "completed",
+      output: { approved: false },
+      current: { completedBy: null },
+    });
+    expect(await chains.wait(chain).orThrow()).toEqual({ approved: false });
+  });
+
+  it("takes several steps in one go, and may leave the last one open", async () => {
+    const { chains, reads } = await openService(store, chainShop);
+    const chain = await chains.start("charge", order).orThrow();
+    const head = await reads.head().orThrow();
+    const partly = await chains
+      .complete(chain, async ({ job, complete }) => {
+        if (job.type !== "charge") throw new Error("It has not moved.");
+        const ship = await complete(job, ({ continueWith }) => continueWith("ship", order));
+        expect(ship.payload).toEqual({ ...order, carrier: "post" });
+        await complete(ship, ({ continueWith }) => continueWith("refund", order));
+      })
+      .orThrow();
+    expect(partly).toMatchObject({ state: "pending", current: { type: "refund" }, count: 3 });
+    expect(head).not.toBe(await reads.head().orThrow());
+    const done = await chains
+      .complete(chain, async ({ job, complete }) => {
+        if (job.type === "refund") await complete(job, () => ({ refunded: false }));
+      })
+      .orThrow();
+    expect(done).toMatchObject({ state: "completed", output: { refunded: false } });
+  });
+
+  it("does nothing where the caller takes no step", async () => {
+    const { chains } = await openService(store, chainShop);
+    const chain = await chains.start("charge", order).orThrow();
+    expect(await chains.complete(chain, () => {}).orThrow()).toMatchObject({ state: "pending" });
+  });
+
+  it("stores nothing where a step is refused, and names what is wrong", async () => {
+    const { chains } = await openService(store, chainShop);
+    const chain = await chains.start("approve", { requestId: "r" }).orThrow();
+    const refused = await chains.complete(chain, async ({ job, complete }) => {
+      if (job.type !== "approve") return;
+      const ship = await complete(job, ({ continueWith }) => continueWith("ship", order));
+      // @ts-expect-error: a parcel is a string.
+      await complete(ship, () => ({ parcel: 5 }));
+    });
+    expect(refused.isErr() && refused.error).toMatchObject({ _tag: "InvalidResult", type: "ship" });
+    const stranger = await chains.complete(chain, ({ complete }) =>
+      complete({ id: "x", type: "refund" }, () => ({ refunded: true })),
+    );
+    expect(stranger.isErr() && stranger.error).toMatchObject({
+      _tag: "InvalidOption",
+      field: "job",
+    });
+    const undeclared = await chains.complete(chain, async ({ job, complete }) => {
+      if (job.type !== "approve") return;
+      // @ts-expect-error: an approval does not continue with a refund.
+      await complete(job, ({ continueWith }) => continueWith("refund", order));
+    });
+    expect(undeclared.isErr() && undeclared.error).toMatchObject({ field: "type" });
+    await expect(
+      chains.complete(chain, () => {
+        throw new Error("mine");
+      }),
+    ).rejects.toThrow("mine");
+    expect(await chains.get(chain).orThrow()).toMatchObject({ state: "pending", count: 1 });
+  });
+
+  it("answers with JobAlreadyCompleted where the chain has ended", async () => {
+    const { chains } = await startedShop(store);
+    const chain = await chains.start("ship", order).orThrow();
+    await chains.wait(chain).orThrow();
+    const late = await chains.complete(chain, () => {});
+    expect(late.isErr() && late.error).toMatchObject({
+      _tag: "JobAlreadyCompleted",
+      state: "completed",
+    });
+  });
+
+  it("tells the worker that runs the job", async () => {
+    const service = await openService(store, chainShop);
+    const heard: unknown[] = [];
+    const left = new Promise<void>((resolve) => {
+      service.jobs.approve.handle(async (job) => {
+        await new Promise((stop) => job.signal.addEventListener("abort", stop));
+        heard.push(job.signal.reason);
+        try {
+          return await job.complete(() => ({ approved: false }));
+        } catch (error) {
+          heard.push(error);
+          throw error;
+        } finally {
+          resolve();
+        }
+      });
+    });
+    const started = new Promise<void>((resolve) => {
+      const stop = service.engine.wake("ready", () => {
+        stop();
+        resolve();
+      });
+    });
+    await service.start();
+    const chain = await service.chains.start("approve", { requestId: "r" }).orThrow();
+    await started;
+    for (let state = ""; state !== "active"; )
+      state = (await service.chains.get(chain).orThrow()).state;
+    await service.chains
+      .complete(chain, async ({ job, complete }) => {
+        if (job.type === "approve") await complete(job, () => ({ approved: true }));
+      })
+      .orThrow();
+    await left;
+    expect(heard).toMatchObject([
+      { _tag: "JobAborted", reason: "already_completed" },
+      { _tag: "JobAlreadyCompleted", id: chain.id },
+    ]);
+    expect(await service.chains.wait(chain).orThrow()).toEqual({ approved: true });
+  });
+
+  it("takes its steps again where the job has changed meanwhile", async () => {
+    const { chains, ref } = await openService(store, chainShop).then((service) => ({
+      chains: service.chains,
+      ref: (id: string) => service.ref(id),
+    }));
+    const chain = await chains.start("approve", { requestId: "r" }).orThrow();
+    const runs: number[] = [];
+    const done = await chains.complete(chain, async ({ job, complete }) => {
+      runs.push(job.run);
+      if (job.run === 1) {
+        await ref(chain.id).cancel().orThrow();
+        await ref(chain.id).retry().orThrow();
+      }
+      if (job.type === "approve") await complete(job, () => ({ approved: true }));
+    });
+    expect(done.isOk() && done.value.state).toBe("completed");
+    expect(runs).toEqual([1, 2]);
+  });
+});
+
+describe.for(stores)("a delete of a chain on $name", (store) => {
+  it("removes all its jobs", async () => {
+    const { chains, reads } = await startedShop(store);
+    const chain = await chains.start("charge", order).orThrow();
+    await chains.wait(chain).orThrow();
+    expect(await chains.delete(chain).orThrow()).toBe(2);
+    expect((await reads.jobs().orThrow()).count).toBe(0);
+    expect((await chains.get(chain)).isErr()).toBe(true);
+  });
+
+  it("removes one that waits, and by force one that runs", async () => {
+    const service = await openService(store, chainShop);
+    const { chains } = service;
+    const waiting = await chains.start("lone", order).orThrow();
+    expect(await chains.delete(waiting).orThrow()).toBe(1);
+    const entered = new Promise<void>((resolve) => {
+      service.jobs.approve.handle(async (job) => {
+        resolve();
+        await new Promise((stop) => job.signal.addEventListener("abort", stop));
+        throw job.signal.reason;
+      });
+    });
+    await service.start();
+    const running = await chains.start("approve", { requestId: "r" }).orThrow();
+    await entered;
+    const refused = await chains.delete(running);
+    expect(refused.isErr() && refused.error).toMatchObject({
+      _tag: "CommandRefused",
+      state: "active",
+    });
+    expect(await chains.delete(running, { force: true }).orThrow()).toBe(1);
+  });
+});
