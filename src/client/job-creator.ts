@@ -24,12 +24,7 @@ import {
   notEnqueued,
   ownTransaction,
 } from "./create-refusals.js";
-import type {
-  IdempotencyConflict,
-  InvalidOption,
-  JobExists,
-  JobNotEnqueued,
-} from "./errors.js";
+import type { IdempotencyConflict, InvalidOption, JobExists, JobNotEnqueued } from "./errors.js";
 import { JobRef } from "./job-ref.js";
 import { isObject } from "./option-checks.js";
 import {

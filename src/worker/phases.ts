@@ -130,6 +130,6 @@ export function atOnce<Value>(value: Value): Value {
   // It is refused here, whatever it comes to.
   if (value instanceof Promise) value.catch(() => {});
   const message =
-    "The callback gave a promise, and a transaction of better-sqlite3 ends when the callback returns. It is rolled back; do what must be awaited between prepare and complete.";
+    "The callback, or the schema of its result, gave a promise, and a transaction of better-sqlite3 ends when the callback returns. It is rolled back; do what must be awaited between prepare and complete.";
   throw new TransactionRefused({ reason: "not_synchronous", message });
 }
