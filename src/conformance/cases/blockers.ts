@@ -258,9 +258,9 @@ export const blockerCases = concern("blockers", [
       await env.complete(await env.claimOne());
       assert.equal((await resolvable(env)).length, 100);
       assert.equal((await states(env, "end")).length, 200);
-      for (const id of middle) await env.command(id, { command: "unblock" });
-      for (const job of await env.claim({ type: "other", free: 199 }, { limit: 199 }))
-        await env.complete(job);
+      await Promise.all(middle.map((id) => env.command(id, { command: "unblock" })));
+      const claimed = await env.claim({ type: "other", free: 199 }, { limit: 199 });
+      await Promise.all(claimed.map((job) => env.complete(job)));
       assert.deepEqual(await resolvable(env), []);
       await env.complete(await env.claimOne({ type: "other" }));
       assert.deepEqual(await resolvable(env), ["end"]);

@@ -36,6 +36,7 @@ import { CommitWatch } from "./commit-watch.js";
 import { Database, loadDriver } from "./driver.js";
 import { Enlisted } from "./enlist.js";
 import { currentSnapshot, cursorOf, type FeedPlace, feedStart, placeOf, readFeed } from "./feed.js";
+import { isUnblock } from "./plain-unblock.js";
 import { readLogs } from "./read.js";
 import { Wake } from "./wake.js";
 import { Writer } from "./writer.js";
@@ -144,9 +145,8 @@ class PostgresEngine implements Engine {
     if (changes.length === 0) return [];
     this.#checkOpen();
     if (tx) return this.#enlisted.append(changes, tx);
-    return changes.every(isPlainCreate)
-      ? this.#writer.create(changes)
-      : this.#writer.append(changes);
+    if (changes.every(isPlainCreate)) return this.#writer.create(changes);
+    return changes.every(isUnblock) ? this.#writer.unblock(changes) : this.#writer.append(changes);
   }
 
   async note(notes: readonly JobEvent[]): Promise<readonly boolean[]> {

@@ -4,9 +4,11 @@
  */
 import type { AppendOutcome } from "../engine.js";
 import type { PlainEnd } from "../sql/plain.js";
+import type { EventValues } from "../sql/rows.js";
 import { keyScope } from "../sql/slim.js";
 import { arrays, type Step } from "../sql/statement.js";
 import { promoteKeys } from "./keys.js";
+import { insertEvents } from "./log.js";
 import { array, list, plainText, table } from "./text.js";
 import type { PostgresTransaction } from "./transaction.js";
 
@@ -40,21 +42,6 @@ const endJobs = `WITH gone AS (DELETE FROM leases WHERE ctid = ANY(${array("tid"
     aggregate: "text",
   })} WHERE jobs.n = i.n`;
 
-const insertEvents = `INSERT INTO events (job, name, version, run, tries, state, previous, at, id, actor, body)
-  SELECT * FROM ${table("i", {
-    job: "bigint",
-    name: "text",
-    version: "int",
-    run: "int",
-    tries: "int",
-    state: "text",
-    previous: "text",
-    at: "bigint",
-    id: "text",
-    actor: "text",
-    body: "text",
-  })}`;
-
 const freeSlots = `DELETE FROM slots s USING ${table("i", { scope: "text", job: "text", token: "int" })}
   WHERE s.scope = i.scope AND s.job = i.job AND s.token = i.token`;
 
@@ -78,30 +65,26 @@ export function* endPlain(
   if (ended.length === 0) return outcomes;
   const column = (of: (item: PlainEnd, lease: EndedLease) => string | number | null) =>
     list(ended.map(({ item, lease }) => of(item, lease)));
-  const n = column((_, lease) => lease[4]);
-  const [name, version, run, tries, state, previous, at, id, actor, body] = eventMembers.map(
-    (member) => column((item) => item[member]),
-  ) as [string, string, string, string, string, string, string, string, string, string];
   yield {
     sql: endJobs,
     values: [
       column((_, lease) => lease[0]),
-      n,
-      state,
-      version,
-      run,
-      tries,
+      column((_, lease) => lease[4]),
+      column((item) => item[9]),
+      column((item) => item[6]),
+      column((item) => item[7]),
+      column((item) => item[8]),
       column((item) => item[2]),
       column((_, lease) => lease[5]),
-      at,
+      column((item) => item[11]),
       column((item) => plainText(item[3])),
       column((item) => item[4]),
     ],
   };
-  yield {
-    sql: insertEvents,
-    values: [n, name, version, run, tries, state, previous, at, id, actor, body],
-  };
+  yield insertEvents(
+    ended.map(({ lease }) => lease[4]),
+    ended.map(({ item }) => item.slice(eventFrom) as unknown as EventValues),
+  );
   tx.woke.ended = true;
   if (ended.some(({ lease }) => lease[7] === 1)) tx.woke.ready = true;
   const keyed = ended.filter(({ lease }) => lease[6] !== null);
@@ -113,8 +96,8 @@ export function* endPlain(
   return outcomes;
 }
 
-/** Where the values of the event stand in an item. */
-const eventMembers = [5, 6, 7, 8, 9, 10, 11, 12, 13, 14] as const;
+/** Where the values of the event begin in an item. */
+const eventFrom = 5;
 
 /** Gives the slots of keys back and lets the next jobs of these keys in. */
 function* freeKeySlots(tx: PostgresTransaction, leases: readonly EndedLease[]): Step<void> {

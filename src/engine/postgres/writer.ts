@@ -29,6 +29,7 @@ import { renewLeases } from "./lease.js";
 import { lockInOrder } from "./lock-order.js";
 import { createPlain } from "./plain-create.js";
 import { endPlain } from "./plain-end.js";
+import { unblockPlain } from "./plain-unblock.js";
 import type { PostgresTransaction } from "./transaction.js";
 import { Transactions } from "./transactions.js";
 
@@ -52,6 +53,7 @@ export class Writer {
   readonly #ends: Calls<Change, AppendOutcome>;
   readonly #appends: Calls<Change, AppendOutcome>;
   readonly #settles: Calls<Change, AppendOutcome>;
+  readonly #unblocks: Calls<Change, AppendOutcome>;
   readonly #notes: Calls<Change, boolean>;
   readonly #renewals: Calls<HeldLease, RenewOutcome>;
   /** The last claim found fewer jobs than it asked for. */
@@ -68,6 +70,7 @@ export class Writer {
     this.#ends = calls((batch) => this.#endBatch(batch));
     this.#appends = calls((batch) => this.#appendBatch(batch, appendOne));
     this.#settles = calls((batch) => this.#appendBatch(batch, settleOne));
+    this.#unblocks = calls((batch) => this.#unblockBatch(batch));
     this.#notes = calls((batch) => this.#noteBatch(batch));
     this.#renewals = calls((batch) => this.#renewBatch(batch));
   }
@@ -90,6 +93,11 @@ export class Writer {
   /** Settles attempts in any way. */
   settle(changes: readonly Change[]): Promise<readonly AppendOutcome[]> {
     return this.#track(this.#settles.call(changes));
+  }
+
+  /** Lets blocked jobs go on. */
+  unblock(changes: readonly Change[]): Promise<readonly AppendOutcome[]> {
+    return this.#track(this.#unblocks.call(changes));
   }
 
   /** Stores notes. */
@@ -181,16 +189,29 @@ export class Writer {
     return this.#appendApart(batch, appendOne);
   }
 
-  /** Plain outcomes go together; what the batch could not take is looked at alone. */
-  async #endBatch(batch: readonly (readonly Change[])[]): Promise<Answers<AppendOutcome>> {
+  /** Plain outcomes go together. */
+  #endBatch(batch: readonly (readonly Change[])[]): Promise<Answers<AppendOutcome>> {
     const items = batch.flat().map(plainEnd);
-    let ended: readonly (AppendOutcome | null)[] = [];
+    return this.#together(batch, (tx) => endPlain(tx, items), settleOne);
+  }
+
+  #unblockBatch(batch: readonly (readonly Change[])[]): Promise<Answers<AppendOutcome>> {
+    return this.#together(batch, (tx) => unblockPlain(tx, batch.flat()), appendOne);
+  }
+
+  /** Carries out a batch in few statements; what these could not take is looked at alone. */
+  async #together(
+    batch: readonly (readonly Change[])[],
+    all: (tx: PostgresTransaction) => Step<readonly (AppendOutcome | null)[]>,
+    one: Perform<Change, AppendOutcome>,
+  ): Promise<Answers<AppendOutcome>> {
+    let known: readonly (AppendOutcome | null)[] = [];
     try {
-      ended = await this.#transactions.again((tx) => endPlain(tx, items));
+      known = await this.#transactions.again(all);
     } catch (error) {
       if (!isOfOneItem(error)) throw error;
     }
-    return this.#appendApart(batch, settleOne, ended);
+    return this.#appendApart(batch, one, known);
   }
 
   async #appendBatch(
