@@ -10,12 +10,14 @@ import { evolve } from "../core/evolve.js";
 import { isEnded, type Job } from "../core/job.js";
 import { type Json, jsonText } from "../core/json.js";
 import type { AppendOutcome, Change } from "../engine/engine.js";
-import { StoreBusy, type StoreError } from "../engine/errors.js";
-import { type AsyncResult, attempt } from "./async-result.js";
+import { StoreBusy, type StoreError, type TransactionError } from "../engine/errors.js";
+import type { CallerTransaction } from "../engine/transaction.js";
+import { AsyncResult, refusal } from "./async-result.js";
 import { invalidBlocker } from "./blockers.js";
 import { type ChainSnapshot, readChain } from "./chains.js";
 import type { Client } from "./client.js";
 import { Continuation, continueWith, prepareContinuation } from "./continuation.js";
+import { transactionFault, usableTransaction } from "./create-inside.js";
 import {
   chainNotFound,
   InvalidOption,
@@ -23,8 +25,10 @@ import {
   JobAlreadyCompleted,
   type JobNotFound,
 } from "./errors.js";
+import { optionsProblem } from "./option-checks.js";
 import type { PrepareFailure } from "./prepare.js";
 import { createChange } from "./submit.js";
+import type { TransactionClient } from "./transactions/transaction-client.js";
 
 /** How often the steps are taken again because the job changed between reading and storing. */
 const triesMax = 20;
@@ -38,6 +42,7 @@ export type CompleteChainFailure =
   | InvalidResult
   | JobAlreadyCompleted
   | JobNotFound
+  | TransactionError
   | StoreError;
 
 /** Completes a job of the chain with what the callback gives. Gives the job that continues it; `null` at the end. */
@@ -52,44 +57,66 @@ export interface ChainCompletion {
   readonly complete: CompleteJob;
 }
 
+/** What a completion without a worker may say. */
+export interface CompleteChainOptions {
+  /** The caller's own transaction: the steps count when it commits, and never happened when it rolls back. */
+  readonly tx?: TransactionClient;
+}
+
+const completeChecks = { tx: () => null };
+
 /** Takes the caller's steps on the current job of a chain and stores them. Gives the chain as it is afterwards. */
 export function completeChain(
   client: Client,
   id: string,
   take: (completion: ChainCompletion) => unknown,
+  options: CompleteChainOptions = {},
 ): AsyncResult<ChainSnapshot, CompleteChainFailure> {
-  return attempt<ChainSnapshot, CompleteChainFailure>(async () => {
-    for (let tries = 0; tries < triesMax; tries++) {
-      const chain = await readChain(client, id);
-      if (chain === null) return Result.err(chainNotFound(id));
-      if (isEnded(chain.current.state)) return Result.err(alreadyCompleted(chain.current));
-      const steps = new Steps(client, chain.current);
-      try {
-        await take({ job: chain.current, complete: steps.complete });
-      } catch (thrown) {
-        if (steps.failure !== null && thrown === steps.failure) return Result.err(steps.failure);
-        throw thrown;
-      }
-      const answer = await store(client, steps.changes);
-      if (answer?.outcome === "bad_blocker")
-        return Result.err(invalidBlocker(id, answer.blockerId, answer.reason));
-      if (answer?.outcome === "faulted") return Result.err(answer.error);
-      if (answer === null || answer.outcome === "appended") return getAgain(client, id);
+  const problem = optionsProblem("a completion", options, completeChecks);
+  if (problem !== null) return refusal(problem);
+  const tx =
+    options.tx === undefined ? undefined : usableTransaction(client.runtime.engine, options.tx);
+  if (tx instanceof Error) return refusal(tx);
+  return new AsyncResult(completed(client, id, take, tx).catch(transactionFault));
+}
+
+async function completed(
+  client: Client,
+  id: string,
+  take: (completion: ChainCompletion) => unknown,
+  tx: CallerTransaction | undefined,
+): Promise<Result<ChainSnapshot, CompleteChainFailure>> {
+  for (let tries = 0; tries < triesMax; tries++) {
+    const chain = await readChain(client, id, tx);
+    if (chain === null) return Result.err(chainNotFound(id));
+    if (isEnded(chain.current.state)) return Result.err(alreadyCompleted(chain.current));
+    const steps = new Steps(client, chain.current);
+    try {
+      await take({ job: chain.current, complete: steps.complete });
+    } catch (thrown) {
+      if (steps.failure !== null && thrown === steps.failure) return Result.err(steps.failure);
+      throw thrown;
     }
-    const message = `Chain ${id} kept changing while it was completed; complete it again.`;
-    return Result.err(new StoreBusy({ url: client.runtime.engine.url, message }));
-  });
+    const answer = await store(client, steps.changes, tx);
+    if (answer?.outcome === "bad_blocker")
+      return Result.err(invalidBlocker(id, answer.blockerId, answer.reason));
+    if (answer?.outcome === "faulted") return Result.err(answer.error);
+    if (answer === null || answer.outcome === "appended") return getAgain(client, id, tx);
+  }
+  const message = `Chain ${id} kept changing while it was completed; complete it again.`;
+  return Result.err(new StoreBusy({ url: client.runtime.engine.url, message }));
 }
 
 /** The one place where the steps meet the store. `null` where there are none. */
 async function store(
   { runtime }: Client,
   changes: readonly Change[],
+  tx: CallerTransaction | undefined,
 ): Promise<AppendOutcome | null> {
   const [first, ...follow] = changes;
   if (first === undefined) return null;
   const change = follow.length === 0 ? first : { ...first, follow };
-  const [answer] = await runtime.engine.append([change]);
+  const [answer] = await runtime.engine.append([change], tx);
   if (answer === undefined) throw new Error("The store gave no answer to a completion.");
   return answer;
 }
@@ -97,8 +124,9 @@ async function store(
 async function getAgain(
   client: Client,
   id: string,
+  tx: CallerTransaction | undefined,
 ): Promise<Result<ChainSnapshot, CompleteChainFailure>> {
-  const chain = await readChain(client, id);
+  const chain = await readChain(client, id, tx);
   return chain === null ? Result.err(chainNotFound(id)) : Result.ok(chain);
 }
 

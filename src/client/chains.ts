@@ -6,6 +6,7 @@ import { Result } from "better-result";
 import type { Command } from "../core/command.js";
 import { isEnded, type Job, type JobState } from "../core/job.js";
 import type { Json } from "../core/json.js";
+import type { Engine } from "../engine/engine.js";
 import type { StoreError } from "../engine/errors.js";
 import {
   type ChainFilter,
@@ -14,6 +15,7 @@ import {
   type Page,
   pageMax,
 } from "../engine/query.js";
+import type { CallerTransaction } from "../engine/transaction.js";
 import { type AsyncResult, attempt, refusal } from "./async-result.js";
 import type { BlockerInputs } from "./blockers.js";
 import { ChainRef } from "./chain-ref.js";
@@ -81,19 +83,45 @@ export function getChain(
   });
 }
 
-/** The chain of an id as it is now; `null` when none of its jobs is there. */
-export async function readChain(client: Client, id: string): Promise<ChainSnapshot | null> {
+/** How many continuations of one transaction are followed to find the job that it has come to. */
+const followMax = 1_000;
+
+/**
+ * The chain of an id as it is now; `null` when none of its jobs is there. With a transaction the current job is the
+ * one that the transaction sees, while the list of jobs is what others see.
+ */
+export async function readChain(
+  client: Client,
+  id: string,
+  tx?: CallerTransaction,
+): Promise<ChainSnapshot | null> {
   const { engine } = client.runtime;
   const { entries, count } = await jobsOfChain(client, id);
   const row = currentRow(entries);
-  if (row === undefined) return null;
-  const [loaded] = await engine.load([row.id]);
-  if (!loaded) return null;
-  const { job: current } = loaded;
+  if (row === undefined && tx === undefined) return null;
+  const current = await loadCurrent(engine, row?.id ?? id, tx);
+  if (current === null) return null;
   const jobs = [...entries].reverse();
   const snapshot = { id, current, state: current.state, jobs, count };
   if (current.state !== "completed" || current.continuedBy !== undefined) return snapshot;
   return current.result === undefined ? snapshot : { ...snapshot, output: current.result };
+}
+
+/** Loads the current job. A transaction may have started the chain itself, or have come further with it than others see. */
+async function loadCurrent(
+  engine: Engine,
+  id: string,
+  tx: CallerTransaction | undefined,
+): Promise<Job | null> {
+  if (tx === undefined) return (await engine.load([id]))[0]?.job ?? null;
+  let next = id;
+  for (let followed = 0; followed < followMax; followed++) {
+    const [loaded] = await engine.load([next], { tx });
+    if (!loaded) return null;
+    if (loaded.job.continuedBy === undefined) return loaded.job;
+    next = loaded.job.continuedBy;
+  }
+  return null;
 }
 
 /** Narrows a list of chains: what is asked of the first job, and the state of the current one. */

@@ -41,9 +41,9 @@ export async function submitInside(
   client: unknown,
   creates: readonly PreparedCreate[],
 ): Promise<Result<Submissions, InsideFailure>> {
-  const tx = usable(engine, client);
+  const tx = usableTransaction(engine, client);
   if (tx instanceof Error) return Result.err(tx);
-  if (tx.kind === "async") return submitAsync(engine, tx, creates).catch(fault);
+  if (tx.kind === "async") return submitAsync(engine, tx, creates).catch(transactionFault);
   if (!tx.isOpen()) return submitSync(engine, tx, creates);
   // The caller awaits the outcome, so the transaction has to live that long: inside a callback of better-sqlite3
   // it is committed before anybody could see that a create failed.
@@ -57,12 +57,13 @@ export function submitInsideSync(
   client: unknown,
   creates: readonly PreparedCreate[],
 ): Result<Submissions, InsideFailure> {
-  const tx = usable(engine, client);
+  const tx = usableTransaction(engine, client);
   if (tx instanceof Error) return Result.err(tx);
   return tx.kind === "sync" ? submitSync(engine, tx, creates) : Result.err(answersLater());
 }
 
-function usable(
+/** The caller's transaction as the store uses it, or why it cannot. */
+export function usableTransaction(
   engine: Engine,
   client: unknown,
 ): CallerTransaction | InvalidOption | TransactionError {
@@ -101,14 +102,14 @@ function submitSync(
     });
     return Result.ok(results);
   } catch (error) {
-    return fault(error);
+    return transactionFault(error);
   }
 }
 
 const createOnce = (create: PreparedCreate) => createChange(create);
 
-/** A fault of the transaction or of the store as a `Result`. */
-function fault(error: unknown): Result<never, TransactionError | StoreError> {
+/** A fault of the transaction or of the store as a `Result`. Everything else stays thrown. */
+export function transactionFault(error: unknown): Result<never, TransactionError | StoreError> {
   return isTransactionError(error) ? Result.err(error) : storeFault(error);
 }
 

@@ -3,7 +3,11 @@
  * What each step may continue with and what comes out in the end follows from the contract.
  */
 import type { AsyncResult } from "../client/async-result.js";
-import { type CompleteChainFailure, completeChain } from "../client/chain-completion.js";
+import {
+  type CompleteChainFailure,
+  type CompleteChainOptions,
+  completeChain,
+} from "../client/chain-completion.js";
 import { ChainRef } from "../client/chain-ref.js";
 import {
   type ChainSnapshot,
@@ -132,7 +136,8 @@ export class Chains<Entries extends JobEntries = JobEntries> {
   /**
    * Completes the chain's current job without a worker, also while it is blocked, scheduled or running: with a
    * result, or with the next job, which may be completed in the same way. All steps are stored together.
-   * The callback is called again if the job has changed meanwhile.
+   * The callback is called again if the job has changed meanwhile. With `tx` they are stored in the caller's
+   * transaction, and the chain that comes back lists the jobs that others can see.
    *
    * @example
    * await service.chains.complete(chain, async ({ job, complete }) => {
@@ -142,9 +147,10 @@ export class Chains<Entries extends JobEntries = JobEntries> {
   complete<Type extends keyof Entries & string>(
     chain: ChainName<Type>,
     take: (completion: CompletionOf<Entries, Type>) => unknown,
+    options: CompleteChainOptions = {},
   ): AsyncResult<ChainOf<Entries, Type>, CompleteChainFailure> {
     const steps = take as unknown as Parameters<typeof completeChain>[2];
-    const completed = completeChain(this.#client, idOf(chain), steps);
+    const completed = completeChain(this.#client, idOf(chain), steps, options);
     return completed as AsyncResult<never, CompleteChainFailure>;
   }
 
