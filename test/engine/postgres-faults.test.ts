@@ -1,13 +1,14 @@
 // What goes wrong with a PostgreSQL store outside Millrace: each fault is a typed error with a sentence
 // that names the remedy and no secret, and nothing is half stored.
 
-import { connect, openEngine, type StoreError } from "millrace";
+import { connect, type Engine, type FeedItem, openEngine, type StoreError } from "millrace";
 import { Client } from "pg";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { startChild } from "../crash/children.js";
 import { contract, noWork } from "../crash/contract.js";
 import type { OpenerReport } from "../crash/opener.js";
 import { execute, freshDatabase, freshSchema, ownPostgres } from "../support/postgres.js";
+import { gate } from "../worker/workshop.js";
 
 /** A password that no message may hold. */
 const secret = "not-to-be-told";
@@ -97,7 +98,7 @@ describe("what PostgreSQL cannot hold", () => {
 });
 
 describe("many processes on one database", () => {
-  it("can all provision it at the same moment", { timeout: 60_000 }, async () => {
+  it("can all provision it at the same moment", { timeout: 120_000 }, async () => {
     const url = await freshDatabase();
     const openers = Array.from({ length: 10 }, () => startChild("./opener.ts", [url, "3", "1"]));
     await Promise.all(openers.map(({ said }) => said("ready")));
@@ -125,12 +126,12 @@ describe("a server that goes away and returns", () => {
     service.jobs.quick.handle(async ({ payload }) => {
       if (payload.key !== "long") return {};
       running.open();
-      await finish.passed;
+      await finish.opened;
       return { isLong: true };
     });
     await service.start();
     const long = await service.jobs.quick.create({ ...noWork, key: "long" }).orThrow();
-    await running.passed;
+    await running.opened;
 
     await server.kill("SIGKILL");
     const refused = await service.jobs.quick.create(noWork);
@@ -155,22 +156,62 @@ describe("a server that goes away and returns", () => {
 
 describe("a transaction that somebody leaves open", () => {
   it("does not stop jobs from being created, claimed and completed", async () => {
-    const { url, storeUrl } = await freshSchema();
-    const service = await connect(contract, { url: storeUrl });
-    onTestFinished(() => service.stop());
-    const client = new Client({ connectionString: url });
-    await client.connect();
-    onTestFinished(() => client.end());
-    await client.query("BEGIN ISOLATION LEVEL REPEATABLE READ");
+    const service = await openService();
+    const client = await openTransaction("BEGIN ISOLATION LEVEL REPEATABLE READ");
     await client.query("SELECT pg_current_xact_id()");
     service.jobs.quick.handle(async () => ({}));
     await service.start();
     const batch = Array(1_000).fill({ payload: noWork });
     const created = await service.jobs.quick.createMany(batch).orThrow();
     await Promise.all(created.map((job) => job.unwrap().wait().orThrow()));
-    await client.query("ROLLBACK");
+  });
+
+  it("shows in the feed when it commits, also to those who have read what came after it", async () => {
+    const service = await openService();
+    const client = await openTransaction("BEGIN");
+    await service.jobs.quick.create(noWork, { id: "late", tx: client }).orThrow();
+    for (const id of ["a", "b", "c"]) await service.jobs.quick.create(noWork, { id }).orThrow();
+    const reader = readFeed(service.engine, null);
+    const early = [await reader.next(), await reader.next(), await reader.next()];
+    expect(early.map(({ event }) => event.jobId)).toEqual(["a", "b", "c"]);
+
+    await client.query("COMMIT");
+    expect((await reader.next()).event.jobId).toBe("late");
+    const returning = readFeed(service.engine, early[2]?.cursor ?? null);
+    expect((await returning.next()).event.jobId).toBe("late");
+    const halfway = readFeed(service.engine, early[1]?.cursor ?? null);
+    const rest = [await halfway.next(), await halfway.next()];
+    expect(rest.map(({ event }) => event.jobId).sort()).toEqual(["c", "late"]);
+    await service.jobs.quick.create(noWork, { id: "d" }).orThrow();
+    for (const each of [reader, returning, halfway]) {
+      expect((await each.next()).event.jobId).toBe("d");
+    }
   });
 });
+
+/** A connection to the shared server on which a transaction has begun. */
+async function openTransaction(begin: string): Promise<Client> {
+  const { url } = await freshSchema();
+  const client = new Client({ connectionString: url });
+  await client.connect();
+  onTestFinished(() => client.end());
+  await client.query(begin);
+  return client;
+}
+
+/** Reads the feed one event at a time. */
+function readFeed(engine: Engine, from: string | null): { next(): Promise<FeedItem> } {
+  const stop = new AbortController();
+  onTestFinished(() => stop.abort());
+  const items = engine.tail(from, stop.signal)[Symbol.asyncIterator]();
+  return {
+    async next() {
+      const { value, done } = await items.next();
+      if (done) throw new Error("The feed ended.");
+      return value;
+    },
+  };
+}
 
 async function openService() {
   const { storeUrl } = await freshSchema();
@@ -212,13 +253,4 @@ async function asNewUser(storeUrl: string): Promise<string> {
     await execute(url, `DROP ROLE ${user}`);
   });
   return changed(storeUrl, { username: user, password: secret });
-}
-
-/** Something that one waits for and another opens. */
-function gate() {
-  let open = () => {};
-  const passed = new Promise<void>((resolve) => {
-    open = resolve;
-  });
-  return { passed, open: () => open() };
 }
