@@ -34,6 +34,7 @@ export type { Backoff, BackoffName, ExponentialBackoff } from "./core/retry.js";
 export type { KeeperTimings } from "./keeper/keeper.js";
 export type {
   ChainOf,
+  ChainPositionOf,
   Chains,
   CompleteStepOf,
   CompletionOf,
@@ -50,9 +51,14 @@ export type { AnyService, Handlers, Service, ServiceJobs } from "./service/servi
 export { Result } from "better-result";
 export type { AsyncResult } from "./client/async-result.js";
 export type { BlockerInput, BlockerInputs } from "./client/blockers.js";
-export type { CompleteChainFailure } from "./client/chain-completion.js";
+export type { CompleteChainFailure, CompleteChainOptions } from "./client/chain-completion.js";
 export { ChainRef } from "./client/chain-ref.js";
-export type { ChainSnapshot, ChainsFilter, DeleteChainOptions } from "./client/chains.js";
+export type {
+  ChainPosition,
+  ChainSnapshot,
+  ChainsFilter,
+  DeleteChainOptions,
+} from "./client/chains.js";
 export type { Continuation, ContinuationOptions } from "./client/continuation.js";
 export type { InsideFailure } from "./client/create-inside.js";
 export type {

@@ -9,13 +9,15 @@ import { decide } from "../core/decide.js";
 import { evolve } from "../core/evolve.js";
 import { isEnded, type Job } from "../core/job.js";
 import { type Json, jsonText } from "../core/json.js";
-import type { AppendOutcome, Change } from "../engine/engine.js";
-import { StoreBusy, type StoreError } from "../engine/errors.js";
-import { type AsyncResult, attempt } from "./async-result.js";
+import type { Change, Engine } from "../engine/engine.js";
+import { StoreBusy, type StoreError, type TransactionError } from "../engine/errors.js";
+import type { CallerTransaction } from "../engine/transaction.js";
+import { AsyncResult, refusal } from "./async-result.js";
 import { invalidBlocker } from "./blockers.js";
-import { type ChainSnapshot, readChain } from "./chains.js";
+import { type ChainPosition, currentJobId, positionOf } from "./chains.js";
 import type { Client } from "./client.js";
 import { Continuation, continueWith, prepareContinuation } from "./continuation.js";
+import { fault, usable } from "./create-inside.js";
 import {
   chainNotFound,
   InvalidOption,
@@ -23,8 +25,11 @@ import {
   JobAlreadyCompleted,
   type JobNotFound,
 } from "./errors.js";
+import { optionsProblem } from "./option-checks.js";
 import type { PrepareFailure } from "./prepare.js";
+import { appendOne, loadOne, runSteps, runStepsSync, type StoreStep } from "./store-steps.js";
 import { createChange } from "./submit.js";
+import type { TransactionClient } from "./transactions/transaction-client.js";
 
 /** How often the steps are taken again because the job changed between reading and storing. */
 const triesMax = 20;
@@ -38,6 +43,7 @@ export type CompleteChainFailure =
   | InvalidResult
   | JobAlreadyCompleted
   | JobNotFound
+  | TransactionError
   | StoreError;
 
 /** Completes a job of the chain with what the callback gives. Gives the job that continues it; `null` at the end. */
@@ -52,54 +58,87 @@ export interface ChainCompletion {
   readonly complete: CompleteJob;
 }
 
-/** Takes the caller's steps on the current job of a chain and stores them. Gives the chain as it is afterwards. */
+/** Where the completion is stored. */
+export interface CompleteChainOptions {
+  /** A transaction of the caller's: the steps are there when it commits, and never were when it rolls back. */
+  readonly tx?: TransactionClient;
+}
+
+const completeChecks = { tx: () => null };
+
+/** Takes the caller's steps on the current job of a chain and stores them. Gives where the chain is afterwards. */
 export function completeChain(
   client: Client,
   id: string,
   take: (completion: ChainCompletion) => unknown,
-): AsyncResult<ChainSnapshot, CompleteChainFailure> {
-  return attempt<ChainSnapshot, CompleteChainFailure>(async () => {
-    for (let tries = 0; tries < triesMax; tries++) {
-      const chain = await readChain(client, id);
-      if (chain === null) return Result.err(chainNotFound(id));
-      if (isEnded(chain.current.state)) return Result.err(alreadyCompleted(chain.current));
-      const steps = new Steps(client, chain.current);
-      try {
-        await take({ job: chain.current, complete: steps.complete });
-      } catch (thrown) {
-        if (steps.failure !== null && thrown === steps.failure) return Result.err(steps.failure);
-        throw thrown;
-      }
-      const answer = await store(client, steps.changes);
-      if (answer?.outcome === "bad_blocker")
-        return Result.err(invalidBlocker(id, answer.blockerId, answer.reason));
-      if (answer?.outcome === "faulted") return Result.err(answer.error);
-      if (answer === null || answer.outcome === "appended") return getAgain(client, id);
-    }
-    const message = `Chain ${id} kept changing while it was completed; complete it again.`;
-    return Result.err(new StoreBusy({ url: client.runtime.engine.url, message }));
-  });
+  options: CompleteChainOptions = {},
+): AsyncResult<ChainPosition, CompleteChainFailure> {
+  const { engine } = client.runtime;
+  const problem = optionsProblem("a completion", options, completeChecks);
+  if (problem !== null) return refusal(problem);
+  const tx = options.tx === undefined ? undefined : usable(engine, options.tx);
+  if (tx instanceof Error) return refusal(tx);
+  return new AsyncResult<ChainPosition, CompleteChainFailure>(
+    completeWithin(client, id, take, tx).catch(fault),
+  );
 }
 
-/** The one place where the steps meet the store. `null` where there are none. */
-async function store(
-  { runtime }: Client,
-  changes: readonly Change[],
-): Promise<AppendOutcome | null> {
-  const [first, ...follow] = changes;
-  if (first === undefined) return null;
-  const change = follow.length === 0 ? first : { ...first, follow };
-  const [answer] = await runtime.engine.append([change]);
-  if (answer === undefined) throw new Error("The store gave no answer to a completion.");
-  return answer;
-}
-
-async function getAgain(
+async function completeWithin(
   client: Client,
   id: string,
-): Promise<Result<ChainSnapshot, CompleteChainFailure>> {
-  const chain = await readChain(client, id);
-  return chain === null ? Result.err(chainNotFound(id)) : Result.ok(chain);
+  take: (completion: ChainCompletion) => unknown,
+  tx: CallerTransaction | undefined,
+): Promise<Result<ChainPosition, CompleteChainFailure>> {
+  const { engine } = client.runtime;
+  const startId = await currentJobId(client, id);
+  for (let tries = 0; tries < triesMax; tries++) {
+    const job = await within(engine, tx, currentJob(startId ?? id));
+    if (job === null) return Result.err(chainNotFound(id));
+    if (isEnded(job.state)) return Result.err(alreadyCompleted(job));
+    const steps = new Steps(client, job);
+    try {
+      await take({ job, complete: steps.complete });
+    } catch (thrown) {
+      if (steps.failure !== null && thrown === steps.failure) return Result.err(steps.failure);
+      throw thrown;
+    }
+    const [change] = steps.changes;
+    if (change === undefined) return Result.ok(positionOf(id, job));
+    const answer = await within(engine, tx, appendOne(withFollow(change, steps.changes)));
+    if (answer.outcome === "bad_blocker")
+      return Result.err(invalidBlocker(id, answer.blockerId, answer.reason));
+    if (answer.outcome === "faulted") return Result.err(answer.error);
+    if (answer.outcome !== "appended") continue;
+    const current = await within(engine, tx, currentJob(job.id));
+    return current === null ? Result.err(chainNotFound(id)) : Result.ok(positionOf(id, current));
+  }
+  const message = `Chain ${id} kept changing while it was completed; complete it again.`;
+  return Result.err(new StoreBusy({ url: engine.url, message }));
+}
+
+/** The first step is the change, and the others follow from it. */
+function withFollow(change: Change, changes: readonly Change[]): Change {
+  return changes.length === 1 ? change : { ...change, follow: changes.slice(1) };
+}
+
+/** Asks the store itself, or inside the caller's transaction. */
+async function within<Value>(
+  engine: Engine,
+  tx: CallerTransaction | undefined,
+  step: StoreStep<Value>,
+): Promise<Value> {
+  return tx?.kind === "sync" ? runStepsSync(engine.within(tx), step) : runSteps(engine, tx, step);
+}
+
+/** The most jobs that one job is followed through to the current one of its chain. */
+const linksMax = 1_000;
+
+/** The job that continues a chain now, from one of its jobs on. The transaction may have moved it on. */
+function* currentJob(id: string): StoreStep<Job | null> {
+  let job = (yield* loadOne(id))?.job ?? null;
+  for (let links = 0; job?.continuedBy !== undefined && links < linksMax; links++)
+    job = (yield* loadOne(job.continuedBy))?.job ?? null;
+  return job;
 }
 
 /** The steps that a caller has taken so far, each decided on the job that the step before has left. */

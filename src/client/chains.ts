@@ -36,8 +36,8 @@ import {
 } from "./reads.js";
 import { type WaitFailure, type WaitOptions, waitForJob } from "./wait.js";
 
-/** A chain as it was when it was read. */
-export interface ChainSnapshot<Output = Json | undefined, Current = Job> {
+/** Where a chain is: its current job, and its output once it has completed. */
+export interface ChainPosition<Output = Json | undefined, Current = Job> {
   readonly id: string;
   /** The job that the chain has come to: the newest that has not ended, or else the newest. */
   readonly current: Current;
@@ -45,6 +45,11 @@ export interface ChainSnapshot<Output = Json | undefined, Current = Job> {
   readonly state: JobState;
   /** The result of the last job, once the chain has completed. */
   readonly output?: Output;
+}
+
+/** A chain as it was when it was read. */
+export interface ChainSnapshot<Output = Json | undefined, Current = Job>
+  extends ChainPosition<Output, Current> {
   /** The jobs of the chain, oldest first; of a very long chain the newest 100. */
   readonly jobs: readonly JobRow[];
   /** How many jobs it has in all. */
@@ -82,18 +87,27 @@ export function getChain(
 }
 
 /** The chain of an id as it is now; `null` when none of its jobs is there. */
-export async function readChain(client: Client, id: string): Promise<ChainSnapshot | null> {
+async function readChain(client: Client, id: string): Promise<ChainSnapshot | null> {
   const { engine } = client.runtime;
   const { entries, count } = await jobsOfChain(client, id);
   const row = currentRow(entries);
   if (row === undefined) return null;
   const [loaded] = await engine.load([row.id]);
   if (!loaded) return null;
-  const { job: current } = loaded;
-  const jobs = [...entries].reverse();
-  const snapshot = { id, current, state: current.state, jobs, count };
-  if (current.state !== "completed" || current.continuedBy !== undefined) return snapshot;
-  return current.result === undefined ? snapshot : { ...snapshot, output: current.result };
+  return { ...positionOf(id, loaded.job), jobs: [...entries].reverse(), count };
+}
+
+/** Where a chain is when it has come to a job. */
+export function positionOf(id: string, current: Job): ChainPosition {
+  const { state, result } = current;
+  return state === "completed" && result !== undefined
+    ? { id, current, state, output: result }
+    : { id, current, state };
+}
+
+/** The id of the job that a chain has come to, as far as it is committed; `null` when there is none. */
+export async function currentJobId(client: Client, id: string): Promise<string | null> {
+  return currentRow((await jobsOfChain(client, id)).entries)?.id ?? null;
 }
 
 /** Narrows a list of chains: what is asked of the first job, and the state of the current one. */
@@ -131,10 +145,10 @@ export function waitChain<Output>(
   options: WaitOptions,
 ): AsyncResult<Output, WaitFailure> {
   return attempt<Output, WaitFailure>(async () => {
-    const row = currentRow((await jobsOfChain(client, id)).entries);
-    if (row === undefined) return Result.err(chainNotFound(id));
+    const currentId = await currentJobId(client, id);
+    if (currentId === null) return Result.err(chainNotFound(id));
     const next = ({ continuedBy }: Job) => continuedBy ?? null;
-    return waitForJob<Output>(client, row.id, options, next);
+    return waitForJob<Output>(client, currentId, options, next);
   });
 }
 

@@ -62,7 +62,8 @@ export function submitInsideSync(
   return tx.kind === "sync" ? submitSync(engine, tx, creates) : Result.err(answersLater());
 }
 
-function usable(
+/** The transaction of a client, if the store can take part in it. */
+export function usable(
   engine: Engine,
   client: unknown,
 ): CallerTransaction | InvalidOption | TransactionError {
@@ -108,7 +109,7 @@ function submitSync(
 const createOnce = (create: PreparedCreate) => createChange(create);
 
 /** A fault of the transaction or of the store as a `Result`. */
-function fault(error: unknown): Result<never, TransactionError | StoreError> {
+export function fault(error: unknown): Result<never, TransactionError | StoreError> {
   return isTransactionError(error) ? Result.err(error) : storeFault(error);
 }
 

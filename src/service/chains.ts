@@ -3,9 +3,14 @@
  * What each step may continue with and what comes out in the end follows from the contract.
  */
 import type { AsyncResult } from "../client/async-result.js";
-import { type CompleteChainFailure, completeChain } from "../client/chain-completion.js";
+import {
+  type CompleteChainFailure,
+  type CompleteChainOptions,
+  completeChain,
+} from "../client/chain-completion.js";
 import { ChainRef } from "../client/chain-ref.js";
 import {
+  type ChainPosition,
   type ChainSnapshot,
   type ChainsFilter,
   type DeleteChainOptions,
@@ -49,6 +54,12 @@ export type JobOfTypes<Entries extends JobEntries, Types> = Types extends keyof 
 
 /** A chain that started with a job of a type, as it was when it was read. */
 export type ChainOf<Entries extends JobEntries, Type> = ChainSnapshot<
+  ChainOutputOf<Entries, Type>,
+  JobOfTypes<Entries, ReachedFrom<Entries, Type>>
+>;
+
+/** Where a chain that started with a job of a type is. */
+export type ChainPositionOf<Entries extends JobEntries, Type> = ChainPosition<
   ChainOutputOf<Entries, Type>,
   JobOfTypes<Entries, ReachedFrom<Entries, Type>>
 >;
@@ -131,8 +142,8 @@ export class Chains<Entries extends JobEntries = JobEntries> {
 
   /**
    * Completes the chain's current job without a worker, also while it is blocked, scheduled or running: with a
-   * result, or with the next job, which may be completed in the same way. All steps are stored together.
-   * The callback is called again if the job has changed meanwhile.
+   * result, or with the next job, which may be completed in the same way. All steps are stored together, with
+   * `tx` in a transaction of the caller's. The callback is called again if the job has changed meanwhile.
    *
    * @example
    * await service.chains.complete(chain, async ({ job, complete }) => {
@@ -142,9 +153,10 @@ export class Chains<Entries extends JobEntries = JobEntries> {
   complete<Type extends keyof Entries & string>(
     chain: ChainName<Type>,
     take: (completion: CompletionOf<Entries, Type>) => unknown,
-  ): AsyncResult<ChainOf<Entries, Type>, CompleteChainFailure> {
+    options: CompleteChainOptions = {},
+  ): AsyncResult<ChainPositionOf<Entries, Type>, CompleteChainFailure> {
     const steps = take as unknown as Parameters<typeof completeChain>[2];
-    const completed = completeChain(this.#client, idOf(chain), steps);
+    const completed = completeChain(this.#client, idOf(chain), steps, options);
     return completed as AsyncResult<never, CompleteChainFailure>;
   }
 
