@@ -258,9 +258,15 @@ export const blockerCases = concern("blockers", [
       await env.complete(await env.claimOne());
       assert.equal((await resolvable(env)).length, 100);
       assert.equal((await states(env, "end")).length, 200);
-      for (const id of middle) await env.command(id, { command: "unblock" });
-      for (const job of await env.claim({ type: "other", free: 199 }, { limit: 199 }))
-        await env.complete(job);
+      const blocked = (await env.engine.load(middle)).flatMap((found) => found?.job ?? []);
+      await env.engine.append(blocked.map((job) => env.change(job, { command: "unblock" })));
+      const claimed = await env.claim({ type: "other", free: 199 }, { limit: 199 });
+      await env.engine.settle(
+        claimed.map((job) => {
+          const wish = { command: "complete", token: job.token, completedBy: null } as const;
+          return env.change(job, wish, job.token);
+        }),
+      );
       assert.deepEqual(await resolvable(env), []);
       await env.complete(await env.claimOne({ type: "other" }));
       assert.deepEqual(await resolvable(env), ["end"]);
