@@ -52,7 +52,11 @@ export type { AsyncResult } from "./client/async-result.js";
 export type { BlockerInput, BlockerInputs } from "./client/blockers.js";
 export type { CompleteChainFailure, CompleteChainOptions } from "./client/chain-completion.js";
 export { ChainRef } from "./client/chain-ref.js";
-export type { ChainSnapshot, ChainsFilter, DeleteChainOptions } from "./client/chains.js";
+export type {
+  ChainSnapshot,
+  ChainsFilter,
+  DeleteChainOptions,
+} from "./client/chains.js";
 export type { Continuation, ContinuationOptions } from "./client/continuation.js";
 export type { InsideFailure } from "./client/create-inside.js";
 export type {

@@ -60,6 +60,16 @@ const outputs: { readonly [name: string]: readonly string[] } = {
     "progress: active → active",
     "completed: active → completed",
   ],
+  "approval.ts": [
+    "r-1: blocked",
+    'r-1: {"approved":true,"processed":"r-1 for Anna"}',
+    "r-2: blocked",
+    "r-2: completed, by nobody's worker",
+    'r-2: {"approved":false}',
+    "r-3: blocked",
+    'r-3: {"approved":false}',
+    "r-3: JobAlreadyCompleted",
+  ],
   "keyed.ts": [
     "north: accepted",
     "north: accepted",

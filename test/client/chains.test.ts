@@ -154,7 +154,8 @@ describe.for(stores)("a completion without a worker on $name", (store) => {
         await complete(ship, ({ continueWith }) => continueWith("refund", order));
       })
       .orThrow();
-    expect(partly).toMatchObject({ state: "pending", current: { type: "refund" }, count: 3 });
+    expect(partly).toMatchObject({ state: "pending", current: { type: "refund" } });
+    expect((await chains.get(chain).orThrow()).count).toBe(3);
     expect(head).not.toBe(await reads.head().orThrow());
     const done = await chains
       .complete(chain, async ({ job, complete }) => {

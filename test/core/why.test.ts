@@ -30,7 +30,12 @@ const cases: readonly [Why["reason"], Job, Partial<Parameters<typeof why>[1]>, s
   ["cancelling", jobAfter(now, createCommand(), start, cancel), {}, "asked to stop"],
   ["key_blocked", jobAfter(now, createCommand({ key }), start, lapse), {}, "acme"],
   ["ended", jobAfter(now, createCommand(), cancel), {}, "enough"],
-  ["blocked", jobAfter(now, createCommand({ blockers })), {}, "other"],
+  [
+    "blocked",
+    jobAfter(now, createCommand({ blockers })),
+    { openBlockers: [{ id: "other", isChain: false, state: "retry" }] },
+    "other (retry)",
+  ],
   ["deadline_passed", jobAfter(now, createCommand({ deadline: now })), {}, "expired"],
   ["scheduled", jobAfter(now, createCommand({ runAt: now + 1 })), {}, "scheduled for 1970"],
   ["backing_off", jobAfter(now, createCommand(), start, fail), {}, "no luck"],
