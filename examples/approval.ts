@@ -38,7 +38,9 @@ const { chains, jobs } = service;
 
 async function ask(requestId: string, delayMs: number) {
   const chain = await chains.start("awaitApproval", { requestId }, { delayMs }).orThrow();
-  const notify = await jobs.notify.create({ requestId }, { blockers: { request: chain } }).orThrow();
+  const notify = await jobs.notify
+    .create({ requestId }, { blockers: { request: chain } })
+    .orThrow();
   console.log(`${requestId}: ${(await notify.why().orThrow()).reason}`);
   return { chain, notify };
 }
