@@ -74,7 +74,7 @@ async function steps(hold: Hold, parts: RunningJobParts): Promise<Outcome> {
   if (hold.aborted) throw hold.aborted;
 
   const declared = definition.settings.blockers;
-  const blockers = declared ? await namedBlockers(runtime.engine, hold.job, declared) : {};
+  const blockers = declared ? await namedBlockers(runtime.engine, hold.job, declared) : noBlockers;
   if (typeof blockers === "string") return terminated("payload", blockers);
 
   const active = new RunningJob(hold, payload.value, blockers, parts);
@@ -89,6 +89,8 @@ async function steps(hold: Hold, parts: RunningJobParts): Promise<Outcome> {
   const checkingResult = resultOutcome(hold, returned);
   return checkingResult instanceof Promise ? await checkingResult : checkingResult;
 }
+
+const noBlockers = {};
 
 /** A claim that took very long may have used up so much of its lease that another worker is near. */
 function leaseIsOld(hold: Hold, runtime: Runtime): boolean {
