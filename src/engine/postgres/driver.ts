@@ -2,7 +2,7 @@
  * Connections to a PostgreSQL server: a pool that runs operations, alone or in transactions, and the server's clock.
  * Nothing here belongs to a session, so that a pooler may stand between.
  */
-import type { Pool, PoolClient, PoolConfig } from "pg";
+import type { Pool, PoolClient, PoolConfig, QueryConfig } from "pg";
 import { StoreClosed, type StoreError, StoreUnavailable } from "../errors.js";
 import type { SqlRow, Statement, Step } from "../sql/statement.js";
 import type { Address } from "./address.js";
@@ -59,6 +59,7 @@ export class Database {
   readonly #texts: StatementTexts;
   #isClosed = false;
   #storeId = "";
+  #isDirect = false;
 
   /** `given` tells the time where a clock of the caller's own rules; otherwise the server's does. */
   constructor(pg: PgModule, address: Address, given: (() => number) | null) {
@@ -115,6 +116,7 @@ export class Database {
       const client = await this.#pool.connect();
       try {
         this.#storeId = await migrate(client, this.#address);
+        this.#isDirect = await isDirect(client);
         const sentAt = this.#clock.monotonic();
         const { rows } = await client.query(selectNow);
         this.#clock.learn(Number(rows[0]?.now), sentAt);
@@ -175,11 +177,15 @@ export class Database {
     return this.#given?.() ?? server;
   }
 
-  /** A statement as the driver takes it. */
-  query({ sql, values, raw }: Statement): { text: string; values: unknown[]; rowMode?: "array" } {
-    const { text } = this.#texts.of(sql);
-    const query = { text, values: values as unknown[] };
-    return raw ? { ...query, rowMode: "array" } : query;
+  /** A statement as the driver takes it. A server remembers plans for a session, which no pooler stands between. */
+  query({ sql, values, raw, planned }: Statement): QueryConfig & { rowMode?: "array" } {
+    const { text, name } = this.#texts.of(sql);
+    return {
+      text,
+      values: values as unknown[],
+      ...(raw ? { rowMode: "array" } : null),
+      ...(planned && this.#isDirect ? { name } : null),
+    };
   }
 
   /** A connection that listens; whoever takes it ends it. */
@@ -211,6 +217,12 @@ export class Database {
   storeError(error: unknown): StoreError {
     return storeError(error, this.#address.where);
   }
+}
+
+/** Whether the server itself is at the other end: a pooler tells another process number than the server does. */
+async function isDirect(client: PoolClient): Promise<boolean> {
+  const { rows } = await client.query("SELECT pg_backend_pid() AS pid");
+  return (client as unknown as { processID?: number }).processID === rows[0]?.pid;
 }
 
 const selectNow = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now";

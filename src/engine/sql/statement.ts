@@ -15,6 +15,8 @@ export interface Statement {
   readonly values: readonly SqlValue[];
   /** Rows come as arrays of their columns' values, which is cheaper where there are many. See `arrays`. */
   readonly raw?: true;
+  /** Asked alone and often, so that planning it anew each time would cost as much as carrying it out. */
+  readonly planned?: true;
 }
 
 /** An operation that yields statements, gets their rows, and gives `Value` in the end. */
