@@ -144,6 +144,7 @@ describe("blockers and chains", () => {
   it("waits for open ones, goes on after good ends, and stops at a bad end that matters", () => {
     expect(verdict()).toEqual({ verdict: "unblock" });
     expect(verdict(["done", "unreachable"])).toEqual({ verdict: "unblock" });
+    expect(verdict(["open", "unreachable"])).toEqual({ verdict: "wait" });
     expect(verdict(["done", "unreachable"], ["open", "continue"])).toEqual({ verdict: "wait" });
     expect(verdict(["bad", "continue"])).toEqual({ verdict: "unblock" });
     const bad = { verdict: "unreachable", blockerId: "bad" };
