@@ -154,6 +154,34 @@ describe("a server that goes away and returns", () => {
   });
 });
 
+describe("a server that forgets what was rolled back", () => {
+  it("gives its numbers to others when it returns, and the feed shows those all the same", async () => {
+    const server = await ownPostgres();
+    // A rollback reaches the disk when the server likes; here that takes longer than the server lives.
+    await execute(
+      server.url,
+      "ALTER SYSTEM SET wal_writer_delay = '10s'",
+      "SELECT pg_reload_conf()",
+    );
+    const service = await connect(contract, { url: server.url });
+    onTestFinished(() => service.stop());
+    await service.jobs.quick.create(noWork, { id: "a" }).orThrow();
+    const reader = readFeed(service.engine, null);
+    const first = await reader.next();
+    const rolledBack = Array(100).fill(["BEGIN", "CREATE TABLE gone (id int)", "ROLLBACK"]).flat();
+    await execute(server.url, ...rolledBack);
+    const head = await service.engine.head();
+    await server.kill("SIGKILL");
+    await server.restart();
+
+    for (const id of ["b", "c"]) await service.jobs.quick.create(noWork, { id }).orThrow();
+    for (const cursor of [first.cursor, head]) {
+      const { next } = readFeed(service.engine, cursor);
+      expect([(await next()).event.jobId, (await next()).event.jobId]).toEqual(["b", "c"]);
+    }
+  });
+});
+
 describe("a transaction that somebody leaves open", () => {
   it("does not stop jobs from being created, claimed and completed", async () => {
     const service = await openService();

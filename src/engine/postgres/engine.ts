@@ -215,7 +215,7 @@ class PostgresEngine implements Engine {
     while (!signal.aborted && this.#closed === null) {
       const committed = this.#commits.next(signal);
       try {
-        const until = place.until ?? (await this.#read(currentSnapshot()));
+        const until = place.until ?? (await this.#read(currentSnapshot(place.seen)));
         const rows = await this.#read(readFeed(place, until, feedChunk));
         for (const { seq, head, values } of rows) {
           if (signal.aborted) return;
@@ -239,7 +239,7 @@ class PostgresEngine implements Engine {
   }
 
   head(): Promise<string> {
-    return this.#read(currentSnapshot());
+    return this.#read(currentSnapshot(null));
   }
 
   wake(topic: WakeTopic, on: () => void): () => void {

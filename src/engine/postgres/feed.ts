@@ -46,10 +46,28 @@ export interface FeedRow {
   readonly values: EventValues;
 }
 
-/** What every transaction that has committed by now has written. */
-export function* currentSnapshot(): Step<string> {
-  const [row] = yield { sql: "SELECT pg_current_snapshot()::text AS snapshot", values: [] };
-  return row ? text(row, "snapshot") : "";
+const selectSnapshot = `SELECT pg_current_snapshot()::text AS snapshot,
+  coalesce((SELECT xid::text FROM events ORDER BY xid DESC LIMIT 1), '0') AS newest`;
+
+/**
+ * What every transaction that has committed by now has written, for a reader who has read all of `seen`.
+ * The snapshot ends with the newest transaction that is known to be on disk, because it wrote an event: a server that
+ * crashes gives the numbers of later ones, which were rolled back, to others when it returns.
+ */
+export function* currentSnapshot(seen: string | null): Step<string> {
+  const [row] = yield { sql: selectSnapshot, values: [] };
+  if (!row) throw new Error("The server did not tell what it sees.");
+  const { xmin, xmax, running } = parseSnapshot(text(row, "snapshot"));
+  const known = seen === null ? 0 : parseSnapshot(seen).xmax;
+  const end = Math.min(xmax, Math.max(known, Number(text(row, "newest")) + 1));
+  return `${Math.min(xmin, end)}:${end}:${running.filter((xid) => xid < end).join(",")}`;
+}
+
+/** A snapshot as text: all before `xmin` have ended, none from `xmax` on has, and between them these run. */
+function parseSnapshot(snapshot: string) {
+  const [xmin, xmax, running = ""] = snapshot.split(":");
+  const numbers = running === "" ? [] : running.split(",");
+  return { xmin: Number(xmin), xmax: Number(xmax), running: numbers.map(Number) };
 }
 
 const columns = eventColumns
