@@ -77,7 +77,12 @@ function* lookAhead(
 ): Step<ReadonlySet<number>> {
   const records = ask.lanes.map(({ service, queue }) => recordId.queue(service, queue));
   const values = [tx.now, tx.now, tx.now, list(numbers), list(records)];
-  const rows = (yield { sql: look, values, raw: true }) as unknown as readonly Outlook[];
+  const rows = (yield {
+    sql: look,
+    values,
+    raw: true,
+    planned: true,
+  }) as unknown as readonly Outlook[];
   if (rows.some(([, , , isLapsed]) => isLapsed)) yield* sweepSlots(tx);
   const due = rows.filter(([, , isDue]) => isDue).map(([lane]) => lane);
   if (due.length > 0) yield* promoteDue(tx, due);
@@ -142,7 +147,12 @@ function* candidates(
   for (const open of lanes) {
     const places = Math.min(open.free, limit, ...open.caps.map((scope) => left.get(scope) ?? 0));
     if (places <= 0) continue;
-    const rows = yield { sql: selectReady, values: [open.number, places], raw: true };
+    const rows = yield {
+      sql: selectReady,
+      values: [open.number, places],
+      raw: true,
+      planned: true,
+    };
     for (const row of arrays<ReadyRow>(rows)) found.push({ open, row });
   }
   found.sort((a, b) => compareRows(a.row, b.row));
@@ -203,36 +213,38 @@ function jobOf(
   return { id, service, type, state, version, run, tries, token, context };
 }
 
-const insertLeases = `WITH gone AS (
-    DELETE FROM ready WHERE ctid = ANY(${array("tid")}) RETURNING n, id, lane, rank, run_at, run, deadline, key, key_max
-  )
-  INSERT INTO leases (id, n, lane, rank, run_at, version, run, tries, token, deadline, key, key_max,
-    worker, started_at, updated_at, heartbeat_at, until, capped, cancel, blocked)
-  SELECT g.id, g.n, g.lane, g.rank, g.run_at, i.version, g.run, i.tries, i.token, g.deadline, g.key, g.key_max,
-    i.worker, i.at, i.at, i.at, i.until, i.capped, 0, 0
-  FROM gone g JOIN (SELECT *, ?::text AS worker, ?::bigint AS at FROM ${table("i", {
-    n: "bigint",
-    version: "int",
-    tries: "int",
-    token: "int",
-    until: "bigint",
-    capped: "int",
-  })}) AS i USING (n)`;
+/** What stays as it is goes from row to row inside the store; the rows are found by where they lie, since they are locked. */
+const insertLeases = `WITH input AS (SELECT * FROM ${table("i", {
+  place: "tid",
+  version: "int",
+  tries: "int",
+  token: "int",
+  until: "bigint",
+  capped: "int",
+})}),
+  gone AS (DELETE FROM ready WHERE ctid = ANY(${array("tid")}))
+  INSERT INTO leases (id, n, lane, rank, run_at, run, deadline, key, key_max, version, tries, token, until, capped,
+    worker, started_at, updated_at, heartbeat_at, cancel, blocked)
+  SELECT r.id, r.n, r.lane, r.rank, r.run_at, r.run, r.deadline, r.key, r.key_max, i.version, i.tries, i.token, i.until, i.capped,
+    w.name, w.at, w.at, w.at, 0, 0
+  FROM input i JOIN ready r ON r.ctid = i.place, (VALUES (?::text, ?::bigint)) AS w (name, at)`;
 
 function startStatement(tx: PostgresTransaction, starts: readonly Start[], worker: string) {
   const column = (of: (start: Start) => SqlValue) => list(starts.map(of));
+  const places = column(({ row }) => row[0]);
   return {
     sql: insertLeases,
+    planned: true as const,
     values: [
-      column(({ row }) => row[0]),
-      worker,
-      tx.now,
-      column(({ row }) => row[1]),
+      places,
       column(({ started }) => started.version),
       column(({ started }) => started.tries),
       column(({ started }) => started.token),
       column(({ open }) => tx.now + open.lane.leaseMs),
       column(({ open }) => (open.caps.length > 0 ? 1 : 0)),
+      places,
+      worker,
+      tx.now,
     ],
   };
 }
@@ -254,6 +266,7 @@ function eventsStatement(tx: PostgresTransaction, starts: readonly Start[], acto
   const column = (member: number) => list(values.map((event) => event[member] as SqlValue));
   return {
     sql: insertStarted,
+    planned: true as const,
     values: [
       tx.now,
       actor,

@@ -52,7 +52,8 @@ export function* endPlain(
   tx: PostgresTransaction,
   items: readonly PlainEnd[],
 ): Step<readonly (AppendOutcome | null)[]> {
-  const rows = yield { sql: selectLeases, values: [list(items.map(([id]) => id))], raw: true };
+  const ids = list(items.map(([id]) => id));
+  const rows = yield { sql: selectLeases, values: [ids], raw: true, planned: true };
   const leases = new Map(arrays<EndedLease>(rows).map((lease) => [lease[1], lease]));
   const ended: { readonly item: PlainEnd; readonly lease: EndedLease }[] = [];
   const outcomes = items.map((item) => {
@@ -67,6 +68,7 @@ export function* endPlain(
     list(ended.map(({ item, lease }) => of(item, lease)));
   yield {
     sql: endJobs,
+    planned: true,
     values: [
       column((_, lease) => lease[0]),
       column((_, lease) => lease[4]),

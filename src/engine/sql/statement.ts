@@ -15,7 +15,7 @@ export interface Statement {
   readonly values: readonly SqlValue[];
   /** Rows come as arrays of their columns' values, which is cheaper where there are many. See `arrays`. */
   readonly raw?: true;
-  /** Asked alone and often, so that planning it anew each time would cost as much as carrying it out. */
+  /** Asked so often that its plan is worth remembering, and planned in the same way whatever its values are. */
   readonly planned?: true;
 }
 
