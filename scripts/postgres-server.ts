@@ -77,6 +77,8 @@ export class PostgresServer {
     const server = this.#process;
     if (server === undefined) return;
     const ended = once(server, "exit");
+    // Whoever waits for the end must not end before.
+    server.ref();
     server.kill(signal);
     await ended;
   }

@@ -1,7 +1,7 @@
 // The creating process of the crash test: `creator.ts URL FOLDER JOBS SEED [STORE]`. It creates jobs at an
 // even pace, cancels and retries some, releases blocked keys, and writes down what it was told. With a
-// word about the store, it may be told that the store is not there.
-import { connect, JobNotEnqueued, type JobRef, StoreUnavailable } from "millrace";
+// word about the store, it may be told that the store is busy or not there.
+import { connect, JobNotEnqueued, type JobRef, StoreBusy, StoreUnavailable } from "millrace";
 import { Random } from "../simulation/random.js";
 import { contract, type JobType, keys, type Work } from "./contract.js";
 import { type CallerLine, ledgerFile, openLedger } from "./lines.js";
@@ -52,12 +52,17 @@ async function create(): Promise<void> {
   if (created.isOk()) {
     acknowledged.push(created.value);
     write({ line: "acknowledged", id });
-  } else if (JobNotEnqueued.is(created.error)) {
+  } else if (JobNotEnqueued.is(created.error) || isHeldUp(created.error)) {
     write({ line: "refused", id });
   } else if (store === undefined || !StoreUnavailable.is(created.error)) {
     // Of a create that a store in trouble did not acknowledge nobody knows what became of it.
     console.error(`A create failed: ${created.error.message}`);
   }
+}
+
+/** A process that is paused amid a transaction holds its locks for longer than others wait; nothing is stored then. */
+function isHeldUp(error: Error): boolean {
+  return store !== undefined && StoreBusy.is(error);
 }
 
 async function command(ref: JobRef<unknown, unknown>): Promise<void> {

@@ -47,7 +47,7 @@ export interface FeedRow {
 }
 
 const selectSnapshot = `SELECT pg_current_snapshot()::text AS snapshot,
-  coalesce((SELECT xid::text FROM events ORDER BY xid DESC LIMIT 1), '0') AS newest`;
+  coalesce((SELECT e.xid::text FROM events e ORDER BY e.xid DESC LIMIT 1), '0') AS newest`;
 
 /**
  * What every transaction that has committed by now has written, for a reader who has read all of `seen`.
