@@ -69,13 +69,17 @@ function commandOf(
   { ids, engine, instance }: Runtime,
 ): Command {
   const { token, runAt } = hold.job;
-  const held = { eventId: ids.eventId(), actor: `worker:${instance}`, token } as const;
+  const eventId = ids.eventId();
+  const actor = `worker:${instance}` as const;
+  const held = { eventId, actor, token };
   switch (outcome.kind) {
     case "returned": {
       const { result, continuation } = outcome;
+      // The most frequent outcome by far, so that it is written out.
+      if (result !== undefined && continuation === undefined)
+        return { command: "complete", eventId, actor, token, completedBy: instance, result };
       const completed = { command: "complete", completedBy: instance, ...held } as const;
-      if (continuation !== undefined) return { ...completed, continuation };
-      return result === undefined ? completed : { ...completed, result };
+      return continuation === undefined ? completed : { ...completed, continuation };
     }
     case "threw":
       return { command: "fail", error: outcome.error, retryAt, ...held };
