@@ -166,8 +166,9 @@ function start(job: Job, command: CommandOf<"start">, now: number): Decision {
 
 function complete(job: Job, command: CommandOf<"complete">, now: number): Decision {
   const { result, continuation, completedBy, aggregate } = command;
-  if (result !== undefined && continuation === undefined && aggregate === undefined) {
-    return outcome(job, command, now, "completed", { result, completedBy });
+  if (continuation === undefined && aggregate === undefined) {
+    const data = result === undefined ? { completedBy } : { result, completedBy };
+    return outcome(job, command, now, "completed", data);
   }
   return outcome(
     job,

@@ -76,10 +76,17 @@ function commandOf(
     case "returned": {
       const { result, continuation } = outcome;
       // The most frequent outcome by far, so that it is written out.
-      if (result !== undefined && continuation === undefined)
-        return { command: "complete", eventId, actor, token, completedBy: instance, result };
-      const completed = { command: "complete", completedBy: instance, ...held } as const;
-      return continuation === undefined ? completed : { ...completed, continuation };
+      const completed = {
+        command: "complete",
+        eventId,
+        actor,
+        token,
+        completedBy: instance,
+      } as const;
+      if (continuation !== undefined) return { ...completed, continuation };
+      return result === undefined
+        ? completed
+        : { command: "complete", eventId, actor, token, completedBy: instance, result };
     }
     case "threw":
       return { command: "fail", error: outcome.error, retryAt, ...held };

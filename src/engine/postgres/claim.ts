@@ -15,6 +15,7 @@ import { freeSlot, keyScope } from "../sql/slim.js";
 import { arrays, type SqlValue, type Step } from "../sql/statement.js";
 import { promoteDue, sweepSlots } from "./due.js";
 import { promoteKeys, waitingKeys } from "./keys.js";
+import type { Marks } from "./marks.js";
 import { readEventsOf } from "./read.js";
 import { array, list, table } from "./text.js";
 import type { PostgresTransaction } from "./transaction.js";
@@ -35,7 +36,12 @@ const sweepKeysMax = 200;
  * Claims jobs in order, at most the free places, within every cap. The lanes are known already.
  * With `sweep` it looks for keys with a free slot whose next job was not let in, as when a process died in between.
  */
-export function* claimJobs(tx: PostgresTransaction, ask: ClaimAsk, sweep: boolean): Step<Claimed> {
+export function* claimJobs(
+  tx: PostgresTransaction,
+  ask: ClaimAsk,
+  sweep: boolean,
+  marks: Marks,
+): Step<Claimed> {
   const numbers = ask.lanes.map(({ lane }) => tx.lanes.get(lane) ?? 0);
   const paused = yield* lookAhead(tx, ask, numbers);
   if (sweep) {
@@ -52,7 +58,7 @@ export function* claimJobs(tx: PostgresTransaction, ask: ClaimAsk, sweep: boolea
   }
   const jobs: ClaimedJob[] = [];
   for (let round = 0; round < roundsMax && jobs.length < ask.limit; round++) {
-    const found = yield* candidates(tx, lanes, ask.limit - jobs.length, left);
+    const found = yield* candidates(tx, lanes, ask.limit - jobs.length, left, marks);
     const claimed = yield* claimAll(atTimeOf(tx, found), found, ask.worker, left);
     jobs.push(...claimed);
     if (claimed.length === found.length) break;
@@ -101,11 +107,16 @@ function* lockCaps(ask: ClaimAsk): Step<void> {
   };
 }
 
-const selectReady = `SELECT r.ctid::text, r.n, r.id, r.lane, r.rank, r.run_at, r.state, r.version, r.run, r.tries, r.token, r.deadline,
-    r.key, r.noted, r.started_at, e.context, e.state, e.at, e.id, e.actor, e.body
+const selectFrom = (
+  start: string,
+) => `SELECT r.ctid::text, r.n, r.id, r.lane, r.rank, r.run_at, r.state, r.version, r.run, r.tries,
+    r.token, r.deadline, r.key, r.noted, r.started_at, e.context, e.state, e.at, e.id, e.actor, e.body
   FROM (SELECT ctid, n, id, lane, rank, run_at, state, version, run, tries, token, deadline, key, noted, started_at
-    FROM ready WHERE lane = ? ORDER BY rank, run_at, id LIMIT ? FOR UPDATE SKIP LOCKED) AS r
+    FROM ready WHERE lane = ? ${start} ORDER BY rank, run_at, id LIMIT ? FOR UPDATE SKIP LOCKED) AS r
   JOIN events e ON e.seq = r.n`;
+
+const selectReady = selectFrom("");
+const selectBehind = selectFrom("AND (rank, run_at, id) > (?, ?, ?)");
 
 type ReadyRow = readonly [
   ctid: string,
@@ -142,18 +153,13 @@ function* candidates(
   lanes: readonly OpenLane[],
   limit: number,
   left: CapsLeft,
+  marks: Marks,
 ): Step<readonly Candidate[]> {
   const found: Candidate[] = [];
   for (const open of lanes) {
     const places = Math.min(open.free, limit, ...open.caps.map((scope) => left.get(scope) ?? 0));
     if (places <= 0) continue;
-    const rows = yield {
-      sql: selectReady,
-      values: [open.number, places],
-      raw: true,
-      planned: true,
-    };
-    for (const row of arrays<ReadyRow>(rows)) found.push({ open, row });
+    for (const row of yield* readyRows(open.number, places, marks)) found.push({ open, row });
   }
   found.sort((a, b) => compareRows(a.row, b.row));
   if (found.length <= limit) return found;
@@ -166,6 +172,30 @@ function* candidates(
 function atTimeOf(tx: PostgresTransaction, found: readonly Candidate[]): PostgresTransaction {
   const now = found.reduce((latest, { row }) => Math.max(latest, row[5]), tx.now);
   return now === tx.now ? tx : { ...tx, now };
+}
+
+/** The first in line of one lane that nobody else is claiming. */
+function* readyRows(lane: number, places: number, marks: Marks): Step<readonly ReadyRow[]> {
+  const mark = marks.from(lane);
+  if (mark) {
+    const values = [lane, mark.rank, mark.runAt, mark.id, places];
+    const rows = arrays<ReadyRow>(yield { sql: selectBehind, values, raw: true, planned: true });
+    if (rows.length === places) {
+      remember(lane, rows, marks);
+      return rows;
+    }
+  }
+  const startedAt = performance.now();
+  const values = [lane, places];
+  const rows = arrays<ReadyRow>(yield { sql: selectReady, values, raw: true, planned: true });
+  marks.looked(lane, performance.now() - startedAt);
+  remember(lane, rows, marks);
+  return rows;
+}
+
+function remember(lane: number, rows: readonly ReadyRow[], marks: Marks): void {
+  const last = [...rows].sort(compareRows).at(-1);
+  if (last) marks.found(lane, rows.length, { rank: last[4], runAt: last[5], id: last[2] });
 }
 
 function compareRows(a: ReadyRow, b: ReadyRow): number {

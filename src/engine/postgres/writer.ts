@@ -27,6 +27,7 @@ import { pruneDeleted } from "./feed.js";
 import { type LaneParts, Lanes } from "./lanes.js";
 import { renewLeases } from "./lease.js";
 import { lockInOrder } from "./lock-order.js";
+import { Marks } from "./marks.js";
 import { createPlain } from "./plain-create.js";
 import { endPlain } from "./plain-end.js";
 import { unblockPlain } from "./plain-unblock.js";
@@ -59,6 +60,7 @@ export class Writer {
   /** The last claim found fewer jobs than it asked for. */
   #isIdle = false;
   #sweptAt = Number.NEGATIVE_INFINITY;
+  readonly #marks = new Marks();
   /** What was asked and has no answer yet. */
   readonly #underWay = new Set<Promise<unknown>>();
 
@@ -123,7 +125,7 @@ export class Writer {
       const now = performance.now();
       const sweep = this.#isIdle && now - this.#sweptAt >= sweepEveryMs;
       if (sweep) this.#sweptAt = now;
-      const answer = await this.#transactions.again((tx) => claimJobs(tx, ask, sweep));
+      const answer = await this.#transactions.again((tx) => claimJobs(tx, ask, sweep, this.#marks));
       this.#isIdle = answer.jobs.length < ask.limit;
       return answer;
     });
