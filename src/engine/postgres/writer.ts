@@ -28,7 +28,7 @@ import { type LaneParts, Lanes } from "./lanes.js";
 import { renewLeases } from "./lease.js";
 import { lockInOrder } from "./lock-order.js";
 import { Marks } from "./marks.js";
-import { createPlain } from "./plain-create.js";
+import { createAllPlain, createPlain } from "./plain-create.js";
 import { endPlain } from "./plain-end.js";
 import { unblockPlain } from "./plain-unblock.js";
 import type { PostgresTransaction } from "./transaction.js";
@@ -182,11 +182,13 @@ export class Writer {
   /** Plain creates of many callers are one statement. */
   async #createBatch(batch: readonly (readonly Change[])[]): Promise<Answers<AppendOutcome>> {
     const items = batch.flat().map(plainCreate);
-    try {
-      const stored = await this.#transactions.statement((tx) => createPlain(tx, items));
-      return parted(batch, stored);
-    } catch (error) {
-      if (!isOfOneItem(error)) throw error;
+    // An id that is taken is rare: all are stored at once, and only if that fails each is looked at.
+    for (const create of [createAllPlain, createPlain]) {
+      try {
+        return parted(batch, await this.#transactions.statement((tx) => create(tx, items)));
+      } catch (error) {
+        if (!isOfOneItem(error)) throw error;
+      }
     }
     return this.#appendApart(batch, appendOne);
   }
