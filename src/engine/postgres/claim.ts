@@ -265,6 +265,7 @@ function startStatement(tx: PostgresTransaction, starts: readonly Start[], worke
   return {
     sql: insertLeases,
     planned: true as const,
+    silent: true as const,
     values: [
       places,
       column(({ started }) => started.version),
@@ -297,6 +298,7 @@ function eventsStatement(tx: PostgresTransaction, starts: readonly Start[], acto
   return {
     sql: insertStarted,
     planned: true as const,
+    silent: true as const,
     values: [
       tx.now,
       actor,

@@ -14,7 +14,7 @@ const insertCreated = `INSERT INTO events (seq, job, ${eventColumns}, context)
 /** The dialect of PostgreSQL. */
 export const postgresDialect: Dialect = {
   *appendEvent(_, n, values) {
-    yield { sql: insertEvent, values: [n, ...values] };
+    yield { sql: insertEvent, values: [n, ...values], silent: true };
   },
   *appendCreated(_, values, context) {
     const [row] = yield { sql: insertCreated, values: [...values, context] };
@@ -31,6 +31,7 @@ export const postgresDialect: Dialect = {
       sql: `INSERT INTO keys (hash, service, type, key, max_active, max_queued, when_full, takeovers)
         VALUES (?, '', '', '', 0, 0, '', 0) ON CONFLICT (hash) DO NOTHING`,
       values: [hash],
+      silent: true,
     };
     yield { sql: "SELECT hash FROM keys WHERE hash = ? FOR UPDATE", values: [hash] };
   },
@@ -40,6 +41,7 @@ export const postgresDialect: Dialect = {
       sql: `INSERT INTO records (id, version, body, expires_at) VALUES (?, 0, 'null', 0)
         ON CONFLICT (id) DO NOTHING`,
       values: [id],
+      silent: true,
     };
     yield { sql: "SELECT id FROM records WHERE id = ? FOR UPDATE", values: [id] };
   },

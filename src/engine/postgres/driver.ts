@@ -79,7 +79,8 @@ export class Database {
       idleTimeoutMillis: idleTimeoutMs,
       keepAlive: true,
       allowExitOnIdle: true,
-    });
+      pipeline: true,
+    } as PoolConfig);
     // An idle connection that breaks is replaced when the next one is needed.
     this.#pool.on("error", () => {});
     // One that breaks between two statements of a transaction fails the next of them.
@@ -142,24 +143,40 @@ export class Database {
     return rows as readonly SqlRow[];
   }
 
-  /** Carries out work in one transaction, which commits when the work is done. */
+  /**
+   * Carries out work in one transaction, which commits when the work is done. What gives no rows is sent without
+   * waiting for the answer to what was sent before, the begin and the commit included.
+   */
   transaction<Value>(work: (session: Session, now: number) => Promise<Value>): Promise<Value> {
     return this.#guard(async () => {
       const client = await this.#pool.connect();
+      const sent: Promise<unknown>[] = [];
+      const send = (query: string | QueryConfig) => {
+        const answer = client.query(query);
+        answer.catch(() => {});
+        sent.push(answer);
+        return answer;
+      };
       let lost: Error | undefined;
       try {
-        const now = await this.#begin(client);
+        this.#learnFrom(send(begin));
         const session: Session = {
-          execute: async (statement) =>
-            (await client.query(this.query(statement))).rows as readonly SqlRow[],
+          execute: async (statement) => {
+            const answer = send(this.query(statement));
+            if (statement.silent) return noRows;
+            return (await answer).rows as readonly SqlRow[];
+          },
         };
-        const value = await work(session, now);
-        await client.query("COMMIT");
+        const value = await work(session, this.now());
+        void send("COMMIT");
+        for (const answer of sent) await answer;
         return value;
       } catch (error) {
-        if (isConnectionLoss(error)) lost = error as Error;
-        else await client.query("ROLLBACK").catch((fault: Error) => (lost = fault));
-        throw error;
+        // What failed first has failed all that was sent after it.
+        const fault = (await firstFault(sent)) ?? error;
+        if (isConnectionLoss(fault)) lost = fault as Error;
+        else await client.query("ROLLBACK").catch((broken: Error) => (lost = broken));
+        throw fault;
       } finally {
         // A broken connection is not given back to the pool.
         client.release(lost);
@@ -167,14 +184,15 @@ export class Database {
     });
   }
 
-  /** Begins a transaction and reads the server's time with it. */
-  async #begin(client: PoolClient): Promise<number> {
+  /** Learns the server's time from the beginning of a transaction. */
+  #learnFrom(begun: Promise<unknown>): void {
     const sentAt = this.#clock.monotonic();
-    // Two statements in one message are answered by a list, which the driver's types do not know.
-    const results = (await client.query(begin)) as unknown as readonly { rows: SqlRow[] }[];
-    const server = Number(results.at(-1)?.rows[0]?.now);
-    this.#clock.learn(server, sentAt);
-    return this.#given?.() ?? server;
+    // Statements in one message are answered by a list, which the driver's types do not know.
+    const learn = (answers: unknown) => {
+      const results = answers as readonly { readonly rows: readonly SqlRow[] }[];
+      this.#clock.learn(Number(results.at(-1)?.rows[0]?.now), sentAt);
+    };
+    begun.then(learn, () => {});
   }
 
   /** A statement as the driver takes it. A server remembers plans for a session, which no pooler stands between. */
@@ -223,6 +241,13 @@ export class Database {
 async function isDirect(client: PoolClient): Promise<boolean> {
   const { rows } = await client.query("SELECT pg_backend_pid() AS pid");
   return (client as unknown as { processID?: number }).processID === rows[0]?.pid;
+}
+
+/** The fault of the first that failed. */
+async function firstFault(sent: readonly Promise<unknown>[]): Promise<unknown> {
+  for (const answer of await Promise.allSettled(sent))
+    if (answer.status === "rejected") return answer.reason;
+  return null;
 }
 
 const selectNow = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now";

@@ -21,5 +21,5 @@ export function insertEvents(jobs: readonly number[], events: readonly EventValu
   const values = [list(jobs)];
   for (let member = 0; member < types.length; member++)
     values.push(list(events.map((event) => event[member] ?? null)));
-  return { sql: insert, values, planned: true };
+  return { sql: insert, values, planned: true, silent: true };
 }

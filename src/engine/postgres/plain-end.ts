@@ -69,6 +69,7 @@ export function* endPlain(
   yield {
     sql: endJobs,
     planned: true,
+    silent: true,
     values: [
       column((_, lease) => lease[0]),
       column((_, lease) => lease[4]),
@@ -105,6 +106,7 @@ const eventFrom = 5;
 function* freeKeySlots(tx: PostgresTransaction, leases: readonly EndedLease[]): Step<void> {
   yield {
     sql: freeSlots,
+    silent: true,
     values: [
       list(leases.map((lease) => keyScope(lease[6] ?? ""))),
       list(leases.map((lease) => lease[1])),

@@ -8,18 +8,25 @@ import type { SqlValue } from "../sql/statement.js";
 const tables =
   /\b(FROM|JOIN|INTO|UPDATE|USING)\s+(lanes|events|jobs|tags|waiting|ready|leases|slots|blockers|keys|records|store)\b/g;
 
+/** A statement as the server gets it. */
+export interface StatementText {
+  readonly text: string;
+  /** A name under which the server may remember its plan. */
+  readonly name: string;
+}
+
 /** Turns shared statements into those of one schema. Each text is turned once. */
 export class StatementTexts {
   readonly #prefix: string;
-  readonly #texts = new Map<string, { readonly text: string; readonly name: string }>();
+  readonly #texts = new Map<string, StatementText>();
 
   /** `schema` is quoted already. */
   constructor(schema: string) {
     this.#prefix = `${schema}.`;
   }
 
-  /** The text that the server gets, and a name under which it may remember its plan. */
-  of(sql: string): { readonly text: string; readonly name: string } {
+  /** What the server gets for a statement. */
+  of(sql: string): StatementText {
     const known = this.#texts.get(sql);
     if (known) return known;
     let count = 0;

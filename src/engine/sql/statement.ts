@@ -17,6 +17,8 @@ export interface Statement {
   readonly raw?: true;
   /** Asked so often that its plan is worth remembering, and planned in the same way whatever its values are. */
   readonly planned?: true;
+  /** Gives no rows, so that the next statement may be sent before this one is answered. */
+  readonly silent?: true;
 }
 
 /** An operation that yields statements, gets their rows, and gives `Value` in the end. */
