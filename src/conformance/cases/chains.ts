@@ -71,6 +71,7 @@ export const chainCases = concern("chains", [
       const found = async (ask: Parameters<typeof env.engine.query<"chains">>[1]) =>
         ids((await env.engine.query("chains", ask)).entries);
       assert.deepEqual(await found({}), ["c", "b", "a"]);
+      assert.deepEqual(await found({ filter: { state: [] } }), []);
       assert.deepEqual(await found({ filter: { state: ["cancelled"] } }), ["a"]);
       assert.deepEqual(await found({ filter: { state: ["pending", "active"] } }), ["c", "b"]);
       assert.deepEqual(await found({ filter: { type: "next" } }), []);

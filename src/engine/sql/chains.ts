@@ -2,8 +2,8 @@
  * Chains in the read model: each is found by its first job and shown as its current one.
  */
 import type { JobState } from "../../core/job.js";
-import { type ChainRow, type ChainsAsk, type Page, pageDefault, pageMax } from "../query.js";
-import { joinSlim, type Where, where } from "./query.js";
+import type { ChainRow, ChainsAsk, Page } from "../query.js";
+import { joinSlim, readPage, type Where, where } from "./query.js";
 import { int, type SqlRow, type Step, text } from "./statement.js";
 
 /** The number of the job that the chain `chain` has come to: the newest that has not ended, or else the newest. */
@@ -20,30 +20,13 @@ const columns = `j.n, j.id, l.service, l.type, j.tags, j.created_at, c.id AS cur
   ${stateColumn} AS state, coalesce(w.updated_at, r.updated_at, s.updated_at, c.updated_at) AS updated_at`;
 
 /** A page of chains, newest first. */
-export function* listChains(ask: ChainsAsk): Step<Page<ChainRow>> {
-  const limit = Math.min(ask.limit ?? pageDefault, pageMax);
-  const offset = ask.offset ?? 0;
-  const all = chainsWhere(ask);
-  const [counted] = yield {
-    sql: `SELECT count(*) AS count ${ask.filter?.state ? from : "FROM jobs j"} ${all.sql}`,
-    values: all.values,
-  };
-  const page = chainsWhere(ask, ask.cursor === undefined ? undefined : Number(ask.cursor));
-  const rows = yield {
-    sql: `SELECT ${columns} ${from} ${page.sql} ORDER BY j.n DESC LIMIT ? OFFSET ?`,
-    values: [...page.values, limit + 1, ask.cursor === undefined ? offset : 0],
-  };
-  const entries = rows.slice(0, limit);
-  const last = entries.at(-1);
-  return {
-    entries: entries.map(chainRow),
-    count: counted ? int(counted, "count") : 0,
-    offset,
-    limit,
-    ...(rows.length > limit && last
-      ? { nextOffset: offset + limit, nextCursor: String(int(last, "n")) }
-      : null),
-  };
+export function listChains(ask: ChainsAsk): Step<Page<ChainRow>> {
+  return readPage(ask, {
+    counted: ask.filter?.state ? from : "FROM jobs j",
+    select: `${columns} ${from}`,
+    where: (cursor) => chainsWhere(ask, cursor),
+    entry: chainRow,
+  });
 }
 
 /** The state is the current job's; everything else is asked of the first. */
@@ -54,7 +37,8 @@ function chainsWhere({ filter = {} }: ChainsAsk, cursor?: number): Where {
     first.sql === "" ? "WHERE j.chain_id = j.id" : `${first.sql} AND j.chain_id = j.id`,
   ];
   if (state === undefined) return { sql: parts.join(""), values: first.values };
-  parts.push(`${stateColumn} IN (${state.map(() => "?").join(",")})`);
+  const marks = state.map(() => "?").join(",");
+  parts.push(state.length === 0 ? "1 = 0" : `${stateColumn} IN (${marks})`);
   return { sql: parts.join(" AND "), values: [...first.values, ...state] };
 }
 

@@ -144,26 +144,40 @@ function mixesStates({ state }: JobFilter): boolean {
   return states.some(isEnded) && !states.every(isEnded);
 }
 
-/** A page of jobs, newest first. */
-export function* listJobs(ask: JobsAsk): Step<Page<JobRow>> {
+/** Which part of a list is asked for. */
+interface PageAsk {
+  readonly limit?: number;
+  readonly offset?: number;
+  readonly cursor?: string;
+}
+
+/** A list that can be counted and read in pages, the newest job `j` first. */
+interface Listing<Entry> {
+  /** What is counted, and what is read: the columns with all the joins that they need. */
+  readonly counted: string;
+  readonly select: string;
+  readonly where: (cursor?: number) => Where;
+  readonly entry: (row: SqlRow) => Entry;
+}
+
+/** Reads one page of a list. */
+export function* readPage<Entry>(ask: PageAsk, listing: Listing<Entry>): Step<Page<Entry>> {
   const limit = Math.min(ask.limit ?? pageDefault, pageMax);
   const offset = ask.offset ?? 0;
-  const filter = ask.filter ?? {};
-  const all = where(filter);
-  const from = `FROM jobs j JOIN lanes l ON l.id = j.lane ${slimJoins}`;
+  const all = listing.where();
   const [counted] = yield {
-    sql: `SELECT count(*) AS count FROM jobs j ${mixesStates(filter) ? slimJoins : ""} ${all.sql}`,
+    sql: `SELECT count(*) AS count ${listing.counted} ${all.sql}`,
     values: all.values,
   };
-  const page = where(filter, ask.cursor === undefined ? undefined : Number(ask.cursor));
+  const page = listing.where(ask.cursor === undefined ? undefined : Number(ask.cursor));
   const rows = yield {
-    sql: `SELECT ${rowColumns} ${from} ${page.sql} ORDER BY j.n DESC LIMIT ? OFFSET ?`,
+    sql: `SELECT ${listing.select} ${page.sql} ORDER BY j.n DESC LIMIT ? OFFSET ?`,
     values: [...page.values, limit + 1, ask.cursor === undefined ? offset : 0],
   };
   const entries = rows.slice(0, limit);
   const last = entries.at(-1);
   return {
-    entries: entries.map(jobRow),
+    entries: entries.map(listing.entry),
     count: counted ? int(counted, "count") : 0,
     offset,
     limit,
@@ -171,6 +185,17 @@ export function* listJobs(ask: JobsAsk): Step<Page<JobRow>> {
       ? { nextOffset: offset + limit, nextCursor: String(int(last, "n")) }
       : null),
   };
+}
+
+/** A page of jobs, newest first. */
+export function listJobs(ask: JobsAsk): Step<Page<JobRow>> {
+  const filter = ask.filter ?? {};
+  return readPage(ask, {
+    counted: `FROM jobs j ${mixesStates(filter) ? slimJoins : ""}`,
+    select: `${rowColumns} FROM jobs j JOIN lanes l ON l.id = j.lane ${slimJoins}`,
+    where: (cursor) => where(filter, cursor),
+    entry: jobRow,
+  });
 }
 
 /** One job as a list shows it. */
