@@ -6,7 +6,7 @@ import { claimVerdict, expiredEvent, startedEvent } from "../../core/decide.js";
 import type { EventOf } from "../../core/event.js";
 import { evolve, fold } from "../../core/evolve.js";
 import type { Actor, JobContext } from "../../core/job.js";
-import type { ClaimAsk, ClaimedJob } from "../engine.js";
+import type { ClaimAnswer, ClaimAsk, ClaimedJob } from "../engine.js";
 import { type QueueSettings, recordId } from "../record.js";
 import { type CapsLeft, capScopes, countCaps, type OpenLane, takePlace } from "../sql/caps.js";
 import { endStatement } from "../sql/place.js";
@@ -19,12 +19,6 @@ import type { Marks } from "./marks.js";
 import { readEventsOf } from "./read.js";
 import { array, list, table } from "./text.js";
 import type { PostgresTransaction } from "./transaction.js";
-
-/** What a claim gave. */
-export interface Claimed {
-  readonly jobs: readonly ClaimedJob[];
-  readonly nextDueAt: number | null;
-}
 
 /** How often a claim looks again because jobs that it met had to be ended or passed over. */
 const roundsMax = 20;
@@ -41,7 +35,7 @@ export function* claimJobs(
   ask: ClaimAsk,
   sweep: boolean,
   marks: Marks,
-): Step<Claimed> {
+): Step<ClaimAnswer> {
   const numbers = ask.lanes.map(({ lane }) => tx.lanes.get(lane) ?? 0);
   const paused = yield* lookAhead(tx, ask, numbers);
   if (sweep) {
