@@ -50,7 +50,14 @@ async function openShop(library: Library, options: { readonly clock?: FakeClock 
     const query = { text: `SELECT id, tries FROM ${table} ORDER BY id`, rowMode: "array" } as const;
     return (await reader.query(query)).rows as unknown[];
   };
-  return { service, source, charge, charges, txOf, url };
+  return { service, source, charge, charges, txOf, schema };
+}
+
+/** Waits until another transaction waits for a lock that this one holds. */
+async function isWaitedFor(client: unknown): Promise<void> {
+  const waiting =
+    "SELECT 1 FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))";
+  while ((await (client as Client).query(waiting)).rowCount === 0);
 }
 
 describe.for(libraries)("a create in a transaction of $name", (library) => {
@@ -258,6 +265,26 @@ describe("a transaction of node-postgres", () => {
       ["ship", 1],
     ]);
     expect(await charges()).toHaveLength(2);
+  });
+
+  it("stands in the feed before a retry that waited for its key", async () => {
+    const { service, source, txOf, schema } = await openShop(library);
+    const first = await service.jobs.keyed.create(payload).orThrow();
+    await first.cancel("for now").orThrow();
+    const retrying = source.run(async (client) => {
+      await (client as Client).query(`SELECT hash FROM ${schema}.keys FOR UPDATE`);
+      const retry = { retried: first.retry().orThrow() };
+      await isWaitedFor(client);
+      await service.jobs.keyed.create(payload, { tx: txOf(client), id: "second" }).orThrow();
+      return retry;
+    });
+    await (await retrying).retried;
+    const names: string[] = [];
+    for await (const { event } of service.engine.tail(null, AbortSignal.timeout(30_000))) {
+      names.push(`${event.jobId === first.id ? "first" : event.jobId} ${event.name}`);
+      if (event.name === "retried") break;
+    }
+    expect(names.slice(-2)).toEqual(["second created", "first retried"]);
   });
 
   it("is refused by a synchronous create", async () => {

@@ -130,6 +130,9 @@ function* markLease(tx: Transaction, change: FlatChange, row: SqlRow): Step<Appe
 function* changeEnded(tx: Transaction, change: FlatChange, row: SqlRow): Step<AppendOutcome> {
   if (change.expectToken !== null) return conflict;
   const n = int(row, "n");
+  const key = row.key_hash as string | null;
+  // A job that takes a place of its key again stands in the log where it took it: behind those who were let in before.
+  if (change.name === "retried" && key !== null) yield* tx.dialect.lockKey(key);
   const [changed] = yield change.name === "dismissed"
     ? {
         sql: `UPDATE jobs SET state = ?, version = ?, updated_at = ?, detail = coalesce(?, detail)
@@ -162,7 +165,7 @@ function* changeEnded(tx: Transaction, change: FlatChange, row: SqlRow): Step<Ap
     updatedAt: change.at,
     startedAt: intOrNull(row, "started_at"),
     detail: null,
-    key: row.key_hash as string | null,
+    key,
     keyMax: intOrNull(row, "key_max"),
     noted: 1,
   });
