@@ -6,7 +6,7 @@ export default defineConfig({
   test: {
     include: ["test/**/*.test.ts"],
     exclude: ["test/mutants/**", "node_modules/**", "dist/**"],
-    globalSetup: ["test/support/postgres-setup.ts"],
+    globalSetup: ["test/support/postgres-setup.ts", "test/support/nats-setup.ts"],
     environment: "node",
     pool: "forks",
     testTimeout: 30_000,

@@ -5,12 +5,10 @@ import { constants } from "node:fs";
 import { access, cp, readFile, symlink } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { dirname, join, relative } from "node:path";
+import type { ServerUser } from "./server-process.js";
 
 /** PostgreSQL refuses to run as root; every Debian knows this user, so that none has to be made. */
 const unprivileged = { uid: 65534, gid: 65534 } as const;
-
-/** Under which user the server's processes run; empty for the user that asks. */
-export type ServerUser = { readonly uid: number; readonly gid: number } | Record<string, never>;
 
 /** The user for a server that the present user starts. */
 export function serverUser(): ServerUser {

@@ -1,10 +1,12 @@
 // Starts the servers that Millrace runs on, for a person to play with: `npm run services`.
 // They end with Ctrl-C, and their data with them.
+import { startNats } from "./nats-server.js";
 import { startPostgres } from "./postgres-server.js";
 
-const postgres = await startPostgres();
+const [postgres, nats] = await Promise.all([startPostgres(), startNats({ syncAlways: true })]);
 console.log(`PostgreSQL  ${postgres.url}`);
-console.log("Ctrl-C stops it and removes its data.");
+console.log(`NATS        ${nats.url}`);
+console.log("Ctrl-C stops them and removes their data.");
 
 const stopSignals = ["SIGINT", "SIGTERM"] as const;
 await new Promise<void>((resolve) => {
@@ -17,4 +19,4 @@ await new Promise<void>((resolve) => {
     });
   }
 });
-await postgres.stop();
+await Promise.all([postgres.stop(), nats.stop()]);

@@ -1,19 +1,16 @@
 // PostgreSQL for tests: the server that a run shares, with fresh schemas and databases in it, and
 // servers of a test's own, which it may kill.
 import { randomUUID } from "node:crypto";
-import { connect } from "node:net";
-import { text } from "node:stream/consumers";
 import { Client } from "pg";
 import { inject, onTestFinished } from "vitest";
 import { type PostgresServer, startPostgres } from "../../scripts/postgres-server.js";
+import { offeredUrl } from "./shared-server.js";
 
 /** The superuser's URL of the server that all tests of the run share. */
 async function sharedPostgresUrl(): Promise<string> {
   const given = process.env.MILLRACE_TEST_POSTGRES_URL;
   if (given !== undefined && given !== "") return given;
-  const answer = await text(connect(inject("postgresPort"), "127.0.0.1"));
-  if (!answer.startsWith("postgres://")) throw new Error(answer);
-  return answer;
+  return offeredUrl(inject("postgresPort"));
 }
 
 /** Runs statements on a connection of their own, and gives the rows of the last one. */
