@@ -15,6 +15,8 @@ export interface NatsOptions {
   readonly syncAlways?: boolean;
   /** How much the server may store in files; otherwise what the disk has. */
   readonly storeBytesMax?: number;
+  /** The JetStream domain that the server is in. */
+  readonly domain?: string;
   /** More text for the configuration file, for instance users and their permissions. */
   readonly config?: string;
 }
@@ -164,6 +166,7 @@ async function startServer(name: string, ports: Ports, options: NatsOptions): Pr
 function configText(name: string, ports: Ports, data: string, options: NatsOptions): string {
   const store = [`store_dir: ${JSON.stringify(data)}`];
   if (options.syncAlways) store.push("sync_interval: always");
+  if (options.domain !== undefined) store.push(`domain: ${options.domain}`);
   if (options.storeBytesMax !== undefined) store.push(`max_file_store: ${options.storeBytesMax}`);
   return `server_name: ${name}
 listen: "127.0.0.1:${ports.client}"

@@ -1,0 +1,112 @@
+/**
+ * What can go wrong between the engine and a server, told as faults of the store with their remedies.
+ */
+import {
+  isStoreError,
+  StoreBusy,
+  StoreClosed,
+  type StoreError,
+  StoreFailed,
+  StoreFull,
+  StoreUnavailable,
+} from "../errors.js";
+
+/** An error that the JetStream API answered with. */
+export interface ApiError {
+  readonly code: number;
+  readonly err_code?: number;
+  readonly description?: string;
+}
+
+/** The server's own codes for what has a remedy of its own. */
+const code = {
+  notEnabled: 10076,
+  notEnabledForAccount: 10039,
+  insufficientResources: 10023,
+  memoryExceeded: 10028,
+  storageExceeded: 10047,
+  streamStoreFailed: 10077,
+  streamNotFound: 10059,
+  maximumMessages: 10048,
+  streamOffline: 10118,
+  clusterNoPeers: 10005,
+  clusterNotAvailable: 10008,
+} as const;
+
+const full: ReadonlySet<number> = new Set([
+  code.insufficientResources,
+  code.memoryExceeded,
+  code.storageExceeded,
+  code.streamStoreFailed,
+  code.maximumMessages,
+]);
+
+const away: ReadonlySet<number> = new Set([
+  code.streamOffline,
+  code.clusterNoPeers,
+  code.clusterNotAvailable,
+]);
+
+/** The fault that an answer of the API tells of. */
+export function apiFault(error: ApiError, url: string): StoreError {
+  const said = error.description ?? `error ${error.code}`;
+  const number = error.err_code ?? 0;
+  if (full.has(number) || /maximum (messages|bytes)|no space left/i.test(said)) {
+    const message = `The NATS server has no room for more (${said}). Free space, or raise the limits of the stream or the account. Nothing of this call was stored.`;
+    return new StoreFull({ url, message });
+  }
+  if (number === code.notEnabled || number === code.notEnabledForAccount) {
+    const message = `JetStream is not enabled for this account (${said}). Start the server with -js, or enable it for the account.`;
+    return new StoreUnavailable({ url, message });
+  }
+  if (number === code.streamNotFound) {
+    const message = `A stream of this deployment is gone (${said}). Connect again to make it anew; what it held is lost unless a backup is restored first.`;
+    return new StoreUnavailable({ url, message });
+  }
+  if (away.has(number) || error.code === 503) {
+    const message = `JetStream cannot answer now (${said}). It may be choosing a leader; try again in a moment.`;
+    return new StoreUnavailable({ url, message });
+  }
+  return new StoreFailed({ url, message: `NATS refused: ${said}.`, code: String(number) });
+}
+
+/** The fault that something thrown by the client library tells of. */
+export function thrownFault(error: unknown, url: string): StoreError {
+  if (isStoreError(error)) return error;
+  const name = error instanceof Error ? error.name : "";
+  const said = error instanceof Error ? error.message : String(error);
+  switch (name) {
+    case "ClosedConnectionError":
+    case "DrainingConnectionError":
+      return new StoreClosed({
+        url,
+        message: `The store ${url} was closed; connect again to use it.`,
+      });
+    case "TimeoutError":
+      return new StoreBusy({
+        url,
+        message:
+          "The NATS server did not answer in time. Whether it did what was asked is not known.",
+      });
+    case "PermissionViolationError":
+    case "AuthorizationError":
+      return new StoreUnavailable({
+        url,
+        message: `The NATS server does not permit this (${said}). Grant what the service needs, or use another user.`,
+      });
+    case "NoRespondersError":
+    case "RequestError":
+      return new StoreUnavailable({
+        url,
+        message:
+          "Nobody answers for JetStream. Check that it is enabled for the account and that its streams exist.",
+      });
+    case "ConnectionError":
+      return new StoreUnavailable({
+        url,
+        message: `The NATS server cannot be reached (${said}). Check that it runs and that the address is right.`,
+      });
+    default:
+      return new StoreFailed({ url, message: `Talking to NATS failed: ${said}.` });
+  }
+}
