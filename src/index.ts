@@ -7,6 +7,7 @@
 
 // Define: job types, services, and what their options may be.
 
+export type { AcceptedContract, ContractStanding } from "./contract/acceptance.js";
 export { defineJob, defineService, type JobSpec, versions } from "./contract/define.js";
 export type {
   JobDefinition,
@@ -16,6 +17,12 @@ export type {
   Schema,
   ServiceContract,
 } from "./contract/definition.js";
+export {
+  type ChangeKind,
+  type ContractChange,
+  type ContractDiff,
+  contractDiff,
+} from "./contract/diff.js";
 export { InvalidDefinition } from "./contract/errors.js";
 export { type JobManifest, type Manifest, manifest } from "./contract/manifest.js";
 export type { SchemaIssue } from "./contract/schema.js";
@@ -31,6 +38,7 @@ export type { Backoff, BackoffName, ExponentialBackoff } from "./core/retry.js";
 
 // Connect: from a contract and a URL to a service.
 
+export type { ContractState } from "./client/contract.js";
 export type { KeeperTimings } from "./keeper/keeper.js";
 export type {
   ChainOf,
@@ -77,6 +85,7 @@ export {
   JobExists,
   JobNotEnqueued,
   JobNotFound,
+  MigrationNotAccepted,
   WaitAborted,
   WaitTimeout,
 } from "./client/errors.js";

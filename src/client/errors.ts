@@ -2,6 +2,7 @@
  * The expected failures of the client, each with a sentence that names the remedy.
  */
 import { TaggedError } from "better-result";
+import type { ContractChange } from "../contract/diff.js";
 import type { SchemaIssue } from "../contract/schema.js";
 import type { EndedState, JobError, JobState } from "../core/job.js";
 
@@ -103,6 +104,18 @@ export class JobAlreadyCompleted extends TaggedError("JobAlreadyCompleted")<{
   readonly message: string;
   readonly id: string;
   readonly state: EndedState;
+}> {}
+
+/**
+ * A service was to start with a contract that differs from the accepted one in ways that somebody has to accept.
+ * `migration` is the name to accept them by: `connect(contract, { acceptMigration })`.
+ */
+export class MigrationNotAccepted extends TaggedError("MigrationNotAccepted")<{
+  readonly message: string;
+  readonly service: string;
+  readonly migration: string;
+  /** Everything that changed, updates among it. */
+  readonly changes: readonly ContractChange[];
 }> {}
 
 /** The error of a chain that does not exist. */

@@ -8,7 +8,7 @@ import { jsonSchemaOf } from "./schema.js";
 import type { JobSettings } from "./settings.js";
 
 /** The version of the manifest's own shape. */
-const manifestVersion = 1;
+export const manifestVersion = 1;
 
 /** One version of a job type in a manifest. */
 export interface JobManifest {

@@ -1,6 +1,6 @@
 /**
  * Records: small versioned documents for everything that is not a job
- * (pauses, leadership, idempotency windows, presence). Their ids are made here and nowhere else.
+ * (pauses, leadership, idempotency windows, presence, accepted contracts). Their ids are made here and nowhere else.
  */
 import type { Json } from "../core/json.js";
 
@@ -41,5 +41,6 @@ export const recordId = {
   workers: (service?: string) => (service === undefined ? "worker/" : `worker/${service}/`),
   idempotency: (service: string, type: string, typeVersion: number, key: string) =>
     `idempotency/${service}/${type}@${typeVersion}/${key}`,
+  contract: (service: string) => `contract/${service}`,
   cursor: (name: string) => `cursor/${name}`,
 } as const;

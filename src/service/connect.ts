@@ -45,6 +45,11 @@ export interface ConnectOptions<Tx = undefined> {
    * `betterSqliteTransactions(db)`: a client of the database that the jobs are in.
    */
   readonly transactions?: TransactionSource<Tx>;
+  /**
+   * The name of a migration of the contract that may be stored when the service starts, as `MigrationNotAccepted`
+   * tells it. It stands for those changes and no others, so that it does no harm when it stays.
+   */
+  readonly acceptMigration?: string;
   /** Where the runtime says what it does; it is silent by default. */
   readonly logger?: Logger;
   readonly clock?: Clock;
@@ -83,6 +88,9 @@ export async function connect<Entries extends JobEntries, Tx = undefined>(
       ...(options.concurrency === undefined ? null : { concurrency: options.concurrency }),
       ...(options.graceMs === undefined ? null : { graceMs: options.graceMs }),
       ...(transactions === undefined ? null : { transactions }),
+      ...(options.acceptMigration === undefined
+        ? null
+        : { acceptMigration: options.acceptMigration }),
     });
   } catch (fault) {
     if (ownsEngine) await engine.close();
@@ -102,6 +110,7 @@ const connectChecks: { readonly [Name in keyof ConnectOptions]-?: OptionCheck } 
   keeper: (keeper) =>
     typeof keeper === "boolean" || isObject(keeper) ? null : "It must be true, false or timings.",
   transactions: membersProblem("run"),
+  acceptMigration: stringProblem,
   logger: membersProblem("info", "warn", "error"),
   clock: membersProblem("now", "monotonic", "after"),
   ids: membersProblem("jobId", "eventId", "randomHex"),

@@ -3,6 +3,7 @@
  * and runs worker and keeper between `start` and `stop`.
  */
 import type { Client } from "../client/client.js";
+import { ContractState } from "../client/contract.js";
 import { JobRef } from "../client/job-ref.js";
 import { keepAlive } from "../client/keep-alive.js";
 import { Keys, Queues } from "../client/queues.js";
@@ -43,6 +44,8 @@ export interface ServiceSettings {
   readonly transactions?: TransactionSource<unknown>;
   readonly concurrency?: number;
   readonly graceMs?: number;
+  /** The migration of the contract that may be stored at the start. */
+  readonly acceptMigration?: string;
   readonly keeper: KeeperTimings | false;
   /** Whether the service opened its engine and so closes it. */
   readonly ownsEngine: boolean;
@@ -70,6 +73,8 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
   readonly reads: Reads;
   readonly queues: Queues;
   readonly keys: Keys;
+  /** The accepted contract of the service, and how this process's own stands to it. */
+  readonly contract: ContractState;
   readonly #client: Client;
   readonly #contract: ServiceContract;
   readonly #settings: ServiceSettings;
@@ -95,6 +100,7 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
     this.reads = new Reads(client);
     this.queues = new Queues(client);
     this.keys = new Keys(client);
+    this.contract = new ContractState(client.runtime, contract);
     this.#whenStopped = new Promise((resolve) => {
       this.#reportStopped = resolve;
     });
@@ -121,7 +127,8 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
 
   /**
    * Starts the worker, if any handler is registered, and the keeper. Idempotent.
-   * A process that only creates jobs never calls it.
+   * A process that only creates jobs never calls it. Throws `MigrationNotAccepted` when the contract has changed
+   * in ways that somebody has to accept.
    */
   start(): Promise<void> {
     if (this.#stopping !== null) throw this.#stopped();
@@ -169,7 +176,8 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
 
   async #start(): Promise<void> {
     const { runtime } = this.#client;
-    const { concurrency, graceMs, keeper, transactions } = this.#settings;
+    const { concurrency, graceMs, keeper, transactions, acceptMigration } = this.#settings;
+    await this.contract.takeUp(acceptMigration);
     const jobs = [...this.#handlers.values()];
     if (jobs.length > 0) {
       this.#worker = createWorker({
