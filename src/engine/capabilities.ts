@@ -6,7 +6,7 @@
 export interface Capabilities {
   /** Jobs can commit with the caller's own data. */
   readonly transactions: boolean;
-  /** Claims follow priority exactly; otherwise priority is by lane. */
+  /** Claims follow priority, run time and id exactly; otherwise priority is by lane, and a lane goes by who became claimable first. */
   readonly strictPriority: boolean;
   /** Lists and counts show an append as soon as it is acknowledged. */
   readonly immediateViews: boolean;

@@ -26,6 +26,8 @@ export async function openEngine(url: string, options: OpenOptions = {}): Promis
     case "postgres":
     case "postgresql":
       return (await import("./postgres/engine.js")).openPostgres(url, options);
+    case "nats":
+      return (await import("./nats/engine.js")).openNats(url, options);
     default:
       throw new StoreUnavailable({ url: withoutSecrets(url), message: unknownUrl(url, scheme) });
   }

@@ -1,0 +1,444 @@
+/**
+ * Appending: compare with the log, store, and then do what follows: places under caps and keys, tickets, hints.
+ * Places are taken before the event that needs them and given back after the event that frees them.
+ */
+import { refusedContinuation } from "../../core/chains.js";
+import type { EventOf, JobEvent } from "../../core/event.js";
+import { evolve } from "../../core/evolve.js";
+import { isEnded, type Job } from "../../core/job.js";
+import { transitions } from "../../core/transitions.js";
+import type { AppendOutcome, Change, WakeTopic } from "../engine.js";
+import { isStoreError } from "../errors.js";
+import type { RecordWrite } from "../record.js";
+import { blockerRefusal } from "./blockers.js";
+import type { Caps } from "./caps.js";
+import { type LoggedJob, messageOf } from "./entry.js";
+import type { Held } from "./held.js";
+import type { KeyedCreate, Keys } from "./keys.js";
+import type { Leases } from "./leases.js";
+import type { Appended, Log } from "./log.js";
+import type { Port } from "./port.js";
+import type { PlacedRecord, Records } from "./records.js";
+import type { Subjects } from "./subjects.js";
+
+/** Who moves a job on: the worker that holds it, or anybody else. */
+export type ChangedBy = "worker" | "outside";
+
+/** How often a change looks again because tickets came in between. */
+const roundsMax = 50;
+
+const conflict: AppendOutcome = { outcome: "conflict" };
+const exists: AppendOutcome = { outcome: "exists" };
+
+/** What changes need of the engine. */
+export interface ChangesContext {
+  readonly port: Port;
+  readonly subjects: Subjects;
+  readonly log: Log;
+  readonly records: Records;
+  readonly leases: Leases;
+  readonly caps: Caps;
+  readonly keys: Keys;
+  readonly held: Held;
+  readonly now: () => number;
+  readonly hint: (topic: WakeTopic, service: string) => void;
+  readonly stored: (seq: number) => void;
+  /** The job that a chain has come to. */
+  readonly currentOfChain: (chainId: string) => Promise<Job | null>;
+}
+
+/** A create that may be stored: its event, where it goes, and what to do afterwards. */
+interface PreparedCreate {
+  readonly items: readonly Appended[];
+  readonly created: EventOf<"created">;
+  readonly refusal: AppendOutcome | null;
+  readonly keyed: Extract<KeyedCreate, { outcome: "let_in" }> | null;
+}
+
+/** The appends of a process. */
+export class Changes {
+  readonly #context: ChangesContext;
+
+  constructor(context: ChangesContext) {
+    this.#context = context;
+  }
+
+  /** Appends one change with its records. */
+  async append(change: Change, by: ChangedBy): Promise<AppendOutcome> {
+    try {
+      const { before = [], after = [] } = change.records ?? {};
+      if (before.length + after.length === 0) return await this.#appendEvent(change, by);
+      return await this.#appendWithRecords(change, by, before, after);
+    } catch (error) {
+      if (isStoreError(error)) return { outcome: "faulted", error };
+      throw error;
+    }
+  }
+
+  /** Records are written before the event, and written back if the event is refused. */
+  async #appendWithRecords(
+    change: Change,
+    by: ChangedBy,
+    before: readonly RecordWrite[],
+    after: readonly RecordWrite[],
+  ): Promise<AppendOutcome> {
+    const { records } = this.#context;
+    const written: {
+      readonly id: string;
+      readonly was: PlacedRecord;
+      readonly is: PlacedRecord;
+    }[] = [];
+    const writeBack = async () => {
+      for (const { id, was, is } of written.reverse())
+        await records.put(
+          id,
+          { seq: is.seq, ...versionBefore(was) },
+          was.record?.body ?? null,
+          was.record?.expiresAt,
+        );
+    };
+    for (const { id, expect } of after) {
+      const { record } = await records.get(id);
+      if ((record?.version ?? 0) !== expect) return { outcome: "record_conflict", current: record };
+    }
+    for (const { id, expect, body, expiresAt } of before) {
+      const was = await records.get(id);
+      const is =
+        (was.record?.version ?? 0) === expect ? await records.put(id, was, body, expiresAt) : null;
+      if (is === null) {
+        await writeBack();
+        return { outcome: "record_conflict", current: (await records.get(id)).record };
+      }
+      written.push({ id, was, is });
+    }
+    const outcome = await this.#appendEvent(change, by);
+    if (outcome.outcome !== "appended") await writeBack();
+    else for (const write of after) await records.swap(write);
+    return outcome;
+  }
+
+  async #appendEvent(change: Change, by: ChangedBy): Promise<AppendOutcome> {
+    if (change.job.id !== change.event.jobId) return conflict;
+    const { event } = change;
+    if (event.name !== "created") return this.#appendToJob(change, event, by);
+    if (change.expect.version !== 0) return conflict;
+    const refusal = await this.#followRefusal(change.follow ?? []);
+    return refusal ?? this.#create(event, change.follow ?? []);
+  }
+
+  /** Creates a job. That its id is free is found out by storing it, unless others would be moved for it first. */
+  async #create(event: EventOf<"created">, follow: readonly Change[]): Promise<AppendOutcome> {
+    const { log } = this.#context;
+    let lastSeq = 0;
+    if (event.key || event.blockers.length > 0) {
+      const known = await this.#freeId(event);
+      if (known === null) return exists;
+      lastSeq = known;
+    }
+    const refusal = event.blockers.length > 0 ? await this.#blockerRefusal(event) : null;
+    if (refusal) return refusal;
+    for (let round = 0; round < roundsMax; round++) {
+      const prepared = await this.#prepare(event, lastSeq, false);
+      if (prepared.refusal) return prepared.refusal;
+      const then = await this.#prepareFollow(follow);
+      const items = [...prepared.items, ...then.flatMap(({ items }) => items)];
+      const publication = await log.appendAll(items);
+      if (publication.outcome === "stored") {
+        this.#context.stored(publication.seq + items.length - 1);
+        await this.#created([prepared, ...then]);
+        const policy = prepared.created.policy;
+        return policy && event.key ? { outcome: "appended", policy } : { outcome: "appended" };
+      }
+      for (const { keyed } of [prepared, ...then]) await keyed?.refused();
+      const free = await this.#freeId(event);
+      if (free === null) return exists;
+      lastSeq = free;
+    }
+    throw new Error(`Job ${event.jobId} could not be created for ${roundsMax} conflicts.`);
+  }
+
+  /** Where a new job of an id begins: behind a deleted one of that id; `null` if the id is taken. */
+  async #freeId({ jobId, service }: JobEvent): Promise<number | null> {
+    const { log, records, now } = this.#context;
+    const { job, lastSeq } = await log.load(jobId);
+    if (job !== null) return null;
+    if (lastSeq === 0) return 0;
+    const { record } = await records.get(heldRecordId(service, jobId));
+    const body = record?.body as { readonly until?: number } | undefined;
+    return (body?.until ?? 0) > now() ? null : lastSeq;
+  }
+
+  /** Takes the places that a create needs. A continuation that its key refuses is created and skipped. */
+  async #prepare(
+    event: EventOf<"created">,
+    lastSeq: number,
+    isContinuation: boolean,
+  ): Promise<PreparedCreate> {
+    const { keys, subjects } = this.#context;
+    const expect = { filter: subjects.jobFilter(event.service, event.jobId), seq: lastSeq };
+    const item = (created: EventOf<"created">, hasPlace: boolean): Appended => {
+      const { job } = evolve(null, created);
+      const subject =
+        job && hasPlace && isClaimable(job, created)
+          ? subjects.ticket(created, job)
+          : subjects.event(created);
+      return { jobId: event.jobId, message: messageOf(subject, created, expect) };
+    };
+    if (!event.key)
+      return { items: [item(event, true)], created: event, refusal: null, keyed: null };
+    const keyed = await keys.admit(event, event.key);
+    if (keyed.outcome === "let_in") {
+      const { created, hasSlot } = keyed;
+      return { items: [item(created, hasSlot)], created, refusal: null, keyed };
+    }
+    if (!isContinuation) return { items: [], created: event, refusal: keyed, keyed: null };
+    const { created, skipped } = refusedContinuation(event, keyed.admission);
+    const end = { jobId: event.jobId, message: messageOf(subjects.event(skipped), skipped) };
+    return { items: [item(created, false), end], created, refusal: keyed, keyed: null };
+  }
+
+  /** What keeps the continuations of a change from being stored. */
+  async #followRefusal(follow: readonly Change[]): Promise<AppendOutcome | null> {
+    for (const { event } of follow) {
+      if (event.name !== "created") continue;
+      if ((await this.#freeId(event)) === null) return exists;
+      const refusal = await this.#blockerRefusal(event);
+      if (refusal) return refusal;
+    }
+    return null;
+  }
+
+  #blockerRefusal(event: EventOf<"created">): Promise<AppendOutcome | null> {
+    const job = async (id: string) => (await this.#context.log.load(id)).job;
+    return blockerRefusal({ job, chain: this.#context.currentOfChain }, event);
+  }
+
+  /** What follows from a change. What follows from a continuation that its key refused is dropped. */
+  async #prepareFollow(follow: readonly Change[]): Promise<readonly PreparedCreate[]> {
+    const { subjects } = this.#context;
+    const prepared: PreparedCreate[] = [];
+    let refused: string | null = null;
+    for (const { event } of follow) {
+      if (event.jobId === refused) break;
+      if (event.name === "created") {
+        const lastSeq = (await this.#freeId(event)) ?? 0;
+        const create = await this.#prepare(event, lastSeq, true);
+        if (create.refusal) refused = event.jobId;
+        prepared.push(create);
+        continue;
+      }
+      // It happens to the job that was created just before, in the same batch, which nobody else knows yet.
+      const message = messageOf(subjects.event(event), event);
+      const last = prepared.at(-1);
+      if (last)
+        prepared[prepared.length - 1] = {
+          ...last,
+          items: [...last.items, { jobId: event.jobId, message }],
+        };
+    }
+    return prepared;
+  }
+
+  async #created(prepared: readonly PreparedCreate[]): Promise<void> {
+    const { hint } = this.#context;
+    for (const { created, keyed, items } of prepared) {
+      await keyed?.stored();
+      hint("ready", created.service);
+      if (created.state === "blocked" || items.length > 1) hint("ended", created.service);
+      if (items.length > 1 && keyed) await this.#settleFollowed(created);
+    }
+  }
+
+  /** A continuation that was ended in the same batch leaves its key again. */
+  async #settleFollowed(created: EventOf<"created">): Promise<void> {
+    const { log, keys } = this.#context;
+    const { job, events } = await log.load(created.jobId);
+    const last = events.at(-1);
+    if (job && last && isEnded(job.state)) await keys.move(job, job, last, null);
+  }
+
+  async #appendToJob(change: Change, event: JobEvent, by: ChangedBy): Promise<AppendOutcome> {
+    const { log, keys, held, subjects, stored } = this.#context;
+    const refusal = await this.#followRefusal(change.follow ?? []);
+    if (refusal) return refusal;
+    let known = by === "worker" ? held.get(change.job.id, change.expect.token)?.logged : undefined;
+    for (let round = 0; round < roundsMax; round++) {
+      const logged: LoggedJob = known ?? (await log.load(change.job.id));
+      known = undefined;
+      const { job } = logged;
+      const evolution = evolve(job, event);
+      if (!job || !meets(job, change) || evolution.ignored !== null) return conflict;
+      if (speaksOfLapse(event) && !(await this.#hasLapsed(logged, event))) return conflict;
+      const after = evolution.job;
+      const comesBack = event.name === "retried" && after?.key !== undefined;
+      if (comesBack && after) await keys.comeBack(after);
+      const heldUntil = await this.#heldUntil(logged, after, by);
+      if (event.name === "deleted" && heldUntil !== null)
+        await this.#holdDeleted(logged, heldUntil);
+      const isTicket = after !== null && !after.key && isClaimable(after, event);
+      const subject = isTicket ? subjects.ticket(event, after) : subjects.event(event);
+      const expect = { filter: subjects.jobFilter(job.service, job.id), seq: logged.lastSeq };
+      const item = { jobId: job.id, message: messageOf(subject, event, expect) };
+      const then = await this.#prepareFollow(change.follow ?? []);
+      const items = [item, ...then.flatMap((create) => create.items)];
+      const publication = await log.appendAll(items);
+      if (publication.outcome === "stored") {
+        stored(publication.seq + items.length - 1);
+        await this.#moved(logged, after, event, by, heldUntil, publication.seq);
+        await this.#created(then);
+        return { outcome: "appended" };
+      }
+      for (const { keyed } of then) await keyed?.refused();
+      if (comesBack && after) await keys.move(after, null, event, null);
+    }
+    return conflict;
+  }
+
+  /** A lapse that the keeper saw may be over by now. A job that keeps its key is not taken from its worker. */
+  async #hasLapsed(logged: LoggedJob, event: JobEvent): Promise<boolean> {
+    const { leases, now } = this.#context;
+    if (logged.job?.keyBlocked) return false;
+    if (event.name === "keyBlocked") return leases.hasLapsed(logged, now());
+    return leases.strike(logged, now());
+  }
+
+  /** Until when the places of an active job stay held that somebody else ends: its worker may still run. */
+  async #heldUntil(logged: LoggedJob, after: Job | null, by: ChangedBy): Promise<number | null> {
+    const leaves = logged.job?.state === "active" && after?.state !== "active";
+    if (!leaves || by === "worker") return null;
+    const lease = await this.#context.leases.of(logged);
+    return lease && lease.until > this.#context.now() ? lease.until : null;
+  }
+
+  /** The id of a job that was deleted while its worker runs is taken until that worker lets go. */
+  async #holdDeleted({ job, starts }: LoggedJob, until: number): Promise<void> {
+    if (!job) return;
+    const { token, service, type, key } = job;
+    const body = {
+      token,
+      until,
+      type,
+      caps: [...(starts.get(token)?.caps ?? [])],
+      ...(key && { key: { ...key } }),
+    };
+    await this.#context.records.update(heldRecordId(service, job.id), () => ({
+      body,
+      extra: undefined,
+    }));
+  }
+
+  /** Everything that follows from a change that was stored. */
+  async #moved(
+    logged: LoggedJob,
+    after: Job | null,
+    event: JobEvent,
+    by: ChangedBy,
+    heldUntil: number | null,
+    seq: number,
+  ): Promise<void> {
+    const { caps, keys, port, held, hint } = this.#context;
+    const before = logged.job;
+    if (!before) return;
+    const leftActive = before.state === "active" && after?.state !== "active";
+    if (leftActive) {
+      const places = logged.starts.get(before.token)?.caps ?? [];
+      if (heldUntil === null) await caps.free(places, before.id, before.token);
+      else await caps.hold(places, before.id, before.token, heldUntil);
+    }
+    if (before.key && after?.state !== "active") await keys.move(before, after, event, heldUntil);
+    if (after === null) await port.remove("jobs", logged.seqs);
+    if (leftActive && by === "worker") {
+      const delivery = held.take(before.id, before.token);
+      if (delivery) await port.acknowledge([delivery]);
+    } else if (after) {
+      const own = held.get(before.id, before.token);
+      if (own) own.logged = { ...own.logged, job: after, lastSeq: seq };
+    }
+    this.#hint(before, after, event, by, leftActive, hint);
+  }
+
+  #hint(
+    before: Job,
+    after: Job | null,
+    event: JobEvent,
+    by: ChangedBy,
+    leftActive: boolean,
+    hint: (topic: WakeTopic, service: string) => void,
+  ): void {
+    const waits = after?.state === "pending" || after?.state === "retry";
+    if (waits || leftActive) hint("ready", before.service);
+    if (!isEnded(before.state) && (after === null || isEnded(after.state)))
+      hint("ended", before.service);
+    if (after?.state === "blocked") hint("ended", before.service);
+    if (event.name === "cancelRequested" || (leftActive && by === "outside"))
+      hint("cancel", before.service);
+  }
+
+  /** Appends a note, unless the fold would ignore it. */
+  async note(note: JobEvent): Promise<boolean> {
+    const { log, subjects, held, stored } = this.#context;
+    if (transitions[note.name]?.kind === "change") return false;
+    if (note.name === "staleCompletionIgnored") await this.#confirmEnd(note);
+    const token = "token" in note ? note.token : undefined;
+    const logged = await log.current(note.service, note.jobId, held.get(note.jobId, token));
+    if (logged.job === null || evolve(logged.job, note).ignored !== null) return false;
+    const message = messageOf(subjects.note(note), note);
+    const publication = await log.append({ jobId: `${note.jobId}/${note.id}`, message });
+    if (publication.outcome === "stored") stored(publication.seq);
+    return publication.outcome === "stored";
+  }
+
+  /** The worker of a job that was ended from outside has let go of it: its places are free. */
+  async #confirmEnd({ jobId, service, token }: EventOf<"staleCompletionIgnored">): Promise<void> {
+    const { log, caps, keys, records, held, port, hint } = this.#context;
+    const delivery = held.take(jobId, token);
+    if (delivery) await port.acknowledge([delivery]);
+    const { job, starts } = await log.load(jobId);
+    const isHeld = job?.state === "active" && job.token === token;
+    if (job && !isHeld) {
+      await caps.free(starts.get(token)?.caps ?? [], jobId, token);
+      if (job.key) await keys.free(job, token);
+    }
+    const id = heldRecordId(service, jobId);
+    const gone = await records.get(id);
+    const body = gone.record?.body as unknown as HeldDeleted | undefined;
+    if (body?.token === token) {
+      await caps.free(body.caps, jobId, token);
+      if (body.key)
+        await keys.free({ id: jobId, service, type: body.type, key: body.key } as Job, token);
+      await records.put(id, gone, null);
+    }
+    hint("ready", service);
+  }
+}
+
+interface HeldDeleted {
+  readonly token: number;
+  readonly until: number;
+  readonly type: string;
+  readonly caps: readonly string[];
+  readonly key?: Job["key"];
+}
+
+function heldRecordId(service: string, jobId: string): string {
+  return `held/${service}/${jobId}`;
+}
+
+function versionBefore({ record }: PlacedRecord): { record: PlacedRecord["record"] } {
+  return { record: record && { ...record, version: record.version - 1 } };
+}
+
+function meets(job: Job, { expect, job: key }: Change): boolean {
+  if (job.service !== key.service || job.type !== key.type) return false;
+  return job.version === expect.version && (expect.token ?? job.token) === job.token;
+}
+
+/** The keeper speaks under a token only when it has seen that token's lease lapse. */
+function speaksOfLapse(event: JobEvent): boolean {
+  return event.actor.startsWith("keeper:") && "token" in event && event.token !== undefined;
+}
+
+/** Whether an event leaves a job that may be claimed at once. */
+function isClaimable(job: Job, event: JobEvent): boolean {
+  return (job.state === "pending" || job.state === "retry") && job.runAt <= event.at;
+}

@@ -1,0 +1,314 @@
+/**
+ * Claiming: takes tickets from the consumers of lanes, folds what became of their jobs, takes places under caps,
+ * and starts what may start. A ticket that is old, or whose job cannot run now, is acknowledged and dropped.
+ */
+import { claimVerdict, expiredEvent, startedEvent } from "../../core/decide.js";
+import { evolve } from "../../core/evolve.js";
+import type { Job } from "../../core/job.js";
+import type { ClaimAsk, ClaimedJob, ClaimLane } from "../engine.js";
+import { type QueueSettings, recordId } from "../record.js";
+import { type CapScope, type Caps, capsOf } from "./caps.js";
+import type { Changes } from "./changes.js";
+import { eventOf, foldMessages, type LoggedJob, messageOf, type StartFacts } from "./entry.js";
+import type { Held } from "./held.js";
+import type { Keys } from "./keys.js";
+import type { Leases } from "./leases.js";
+import type { Log } from "./log.js";
+import type { Delivery, Port } from "./port.js";
+import type { Records } from "./records.js";
+import { type LaneName, type PriorityLane, priorityLanes, type Subjects } from "./subjects.js";
+
+/** How often a claim looks at a job again because something came in between. */
+const roundsMax = 10;
+
+/** What claims need of the engine. */
+export interface ClaimContext {
+  readonly port: Port;
+  readonly subjects: Subjects;
+  readonly log: Log;
+  readonly records: Records;
+  readonly leases: Leases;
+  readonly caps: Caps;
+  readonly keys: Keys;
+  readonly changes: Changes;
+  readonly held: Held;
+  readonly session: string;
+  readonly now: () => number;
+  readonly newEventId: () => string;
+  readonly stored: (seq: number) => void;
+  /** How many jobs run under a cap by the read model. */
+  readonly activeUnder: (scope: CapScope) => Promise<number>;
+}
+
+/** A lane with the places that are left in it. */
+interface OpenLane {
+  readonly ask: ClaimLane;
+  readonly name: LaneName;
+  readonly caps: readonly Room[];
+  free: number;
+}
+
+/** A cap with the room that is left under it in this claim. Lanes may share it. */
+interface Room extends CapScope {
+  readonly id: string;
+  max: number;
+  left: number;
+}
+
+/** How many jobs of a lane may be started now. */
+function placesOf({ free, caps }: OpenLane): number {
+  return Math.min(free, ...caps.map(({ left }) => left));
+}
+
+/** What is to be done with a ticket. */
+type Verdict = "start" | "expire" | "drop" | "leave";
+
+/** The claims of a process. */
+export class Claims {
+  readonly #context: ClaimContext;
+  readonly #consumers = new Map<string, Promise<void>>();
+
+  constructor(context: ClaimContext) {
+    this.#context = context;
+  }
+
+  /** Starts jobs, at most the free places, higher priority lanes first. */
+  async claim(ask: ClaimAsk): Promise<readonly ClaimedJob[]> {
+    const open = await this.#openLanes(ask);
+    const jobs: ClaimedJob[] = [];
+    for (const priority of priorityLanes) {
+      let lanes = open;
+      while (jobs.length < ask.limit) {
+        lanes = lanes.filter((lane) => placesOf(lane) > 0);
+        const left = ask.limit - jobs.length;
+        const chosen = lanes.slice(0, left);
+        if (chosen.length === 0) break;
+        const share = Math.floor(left / chosen.length);
+        const drained = new Set<OpenLane>();
+        const fetch = async (lane: OpenLane) => {
+          const { jobs: claimed, isDrained } = await this.#fetch(lane, priority, share, ask.worker);
+          jobs.push(...claimed);
+          if (isDrained) drained.add(lane);
+        };
+        // Lanes under caps go one after the other, because they may share one.
+        await Promise.all(chosen.filter(({ caps }) => caps.length === 0).map(fetch));
+        for (const lane of chosen.filter(({ caps }) => caps.length > 0)) await fetch(lane);
+        lanes = lanes.filter((lane) => !drained.has(lane));
+      }
+    }
+    return jobs;
+  }
+
+  /** The lanes whose queue is not paused, each with its caps. */
+  async #openLanes(ask: ClaimAsk): Promise<readonly OpenLane[]> {
+    const paused = new Set<string>();
+    const queues = new Set(ask.lanes.map(({ service, queue }) => recordId.queue(service, queue)));
+    const rooms = new Map<string, Room>();
+    for (const { id, max, ...scope } of ask.lanes.flatMap(capsOf))
+      rooms.set(id, { id, max: Math.min(max, rooms.get(id)?.max ?? max), left: 0, ...scope });
+    await Promise.all([
+      ...[...queues].map(async (id) => {
+        const settings = (await this.#context.records.get(id)).record?.body as unknown;
+        if ((settings as QueueSettings | undefined)?.paused === true) paused.add(id);
+      }),
+      ...[...rooms.values()].map((room) => this.#measure(room)),
+    ]);
+    return ask.lanes
+      .filter(({ service, queue }) => !paused.has(recordId.queue(service, queue)))
+      .map((lane) => ({
+        ask: lane,
+        name: laneName(lane),
+        caps: capsOf(lane).flatMap(({ id }) => rooms.get(id) ?? []),
+        free: lane.free,
+      }));
+  }
+
+  /** Counts the room under a cap. Jobs that were started where nobody knew of the cap count, too. */
+  async #measure(room: Room): Promise<void> {
+    const { caps, activeUnder, now } = this.#context;
+    const places = await caps.places(room.id, now());
+    const counted = places.filter(({ until }) => until === undefined).length;
+    const uncounted = Math.max(0, (await activeUnder(room)) - counted);
+    room.max -= uncounted;
+    room.left = room.max - places.length;
+  }
+
+  /** Takes tickets of one lane and starts their jobs. */
+  async #fetch(
+    lane: OpenLane,
+    priority: PriorityLane,
+    share: number,
+    worker: string,
+  ): Promise<{ readonly jobs: readonly ClaimedJob[]; readonly isDrained: boolean }> {
+    const limit = Math.min(placesOf(lane), share);
+    if (limit <= 0) return { jobs: [], isDrained: true };
+    const deliveries = await this.#deliveries(lane, priority, limit);
+    const { jobs, expired } = await this.#startAll(lane, deliveries, worker);
+    lane.free -= jobs.length;
+    for (const room of lane.caps) room.left -= jobs.length;
+    // A job that expired may have passed its slot on to another of its key.
+    return { jobs, isDrained: deliveries.length < limit && expired === 0 };
+  }
+
+  async #deliveries(
+    { name, ask }: OpenLane,
+    priority: PriorityLane,
+    limit: number,
+  ): Promise<readonly Delivery[]> {
+    const { port, subjects } = this.#context;
+    const consumer = subjects.consumer(name, priority);
+    for (let round = 0; round < roundsMax; round++) {
+      let ensured = this.#consumers.get(consumer);
+      if (ensured === undefined) {
+        const filter = subjects.ticketFilter(name, priority);
+        ensured = port.ensureConsumer({ name: consumer, filter, ackWaitMs: ask.leaseMs });
+        ensured.catch(() => this.#consumers.delete(consumer));
+        this.#consumers.set(consumer, ensured);
+      }
+      await ensured;
+      const deliveries = await port.fetch(consumer, limit);
+      if (deliveries !== null) return deliveries;
+      // An operator has removed it; what was not acknowledged comes again from a new one.
+      this.#consumers.delete(consumer);
+    }
+    return [];
+  }
+
+  async #startAll(
+    lane: OpenLane,
+    deliveries: readonly Delivery[],
+    worker: string,
+  ): Promise<{ readonly jobs: readonly ClaimedJob[]; readonly expired: number }> {
+    const found = await Promise.all(deliveries.map((delivery) => this.#look(delivery)));
+    const startable = found.filter(({ verdict }) => verdict === "start");
+    const withPlace = await this.#takePlaces(lane, startable);
+    const claimed = withPlace.map((candidate) => this.#start(lane, candidate, worker));
+    const dropped = found.filter(({ verdict }) => verdict === "drop" || verdict === "expire");
+    for (const { verdict, logged } of dropped)
+      if (verdict === "expire" && logged.job) await this.#expire(logged.job, worker);
+    await this.#context.port.acknowledge(dropped.map(({ delivery }) => delivery));
+    const jobs = (await Promise.all(claimed)).filter((job) => job !== null);
+    return { jobs, expired: dropped.filter(({ verdict }) => verdict === "expire").length };
+  }
+
+  /** What a ticket's job has come to. A fresh creation is all there is of its job, unless the start is refused. */
+  async #look(delivery: Delivery): Promise<Candidate> {
+    const { log, subjects } = this.#context;
+    const event = eventOf(delivery);
+    const isFresh = event.name === "created" && !delivery.isRedelivery;
+    const logged = isFresh
+      ? foldMessages(subjects.prefix, [delivery])
+      : await log.load(event.jobId);
+    return { delivery, logged, verdict: await this.#verdict(delivery, logged) };
+  }
+
+  async #verdict(delivery: Delivery, logged: LoggedJob): Promise<Verdict> {
+    const { keys, leases, now } = this.#context;
+    const { job } = logged;
+    // What was read is older than the ticket itself: it is offered again.
+    if (logged.lastSeq < delivery.seq) return "leave";
+    if (job === null || delivery.seq < logged.ticketSeq) return "drop";
+    if (job.state === "active") {
+      const lease = await leases.of(logged);
+      return lease && lease.until > now() ? "leave" : "drop";
+    }
+    if (job.state !== "pending" && job.state !== "retry") return "drop";
+    if (job.key && !(await keys.hasSlot(job))) return "drop";
+    return claimVerdict(job, now()) === "expire" ? "expire" : "start";
+  }
+
+  /** Takes places under every cap of a lane; who gets none is offered again. */
+  async #takePlaces(
+    { caps }: OpenLane,
+    candidates: readonly Candidate[],
+  ): Promise<readonly Candidate[]> {
+    const { port, now, caps: records } = this.#context;
+    let left = candidates;
+    for (const [index, cap] of caps.entries()) {
+      if (left.length === 0) break;
+      const wanted = left.map(({ logged: { job } }) => placeFor(job, now()));
+      const granted = new Set((await records.take(cap, wanted, now())).map(({ id }) => id));
+      const passed = left.filter(({ logged: { job } }) => !granted.has(job?.id ?? ""));
+      // Others were faster: there is no room left, whatever was counted before.
+      if (passed.length > 0) cap.left = 0;
+      for (const { delivery, logged } of passed) {
+        if (logged.job) await this.#freePlaces(caps.slice(0, index), logged.job);
+        port.giveBack(delivery);
+      }
+      left = left.filter(({ logged: { job } }) => granted.has(job?.id ?? ""));
+    }
+    return left;
+  }
+
+  #freePlaces(caps: readonly { readonly id: string }[], job: Job): Promise<void> {
+    return this.#context.caps.free(
+      caps.map(({ id }) => id),
+      job.id,
+      job.token + 1,
+    );
+  }
+
+  async #start(lane: OpenLane, candidate: Candidate, worker: string): Promise<ClaimedJob | null> {
+    const { log, port, held, subjects, session, newEventId, stored } = this.#context;
+    const { delivery } = candidate;
+    let { logged } = candidate;
+    for (let round = 0; round < roundsMax; round++) {
+      const { job } = logged;
+      if (job === null) break;
+      // A clock may have gone back since the ticket was written; nothing starts before it is due.
+      const now = Math.max(this.#context.now(), job.runAt);
+      const origin = { eventId: newEventId(), actor: `worker:${worker}` } as const;
+      const started = startedEvent(job, origin, worker, now);
+      const facts: StartFacts = {
+        leaseUntil: now + lane.ask.leaseMs,
+        session,
+        caps: lane.caps.map(({ id }) => id),
+      };
+      const expect = { filter: subjects.jobFilter(job.service, job.id), seq: logged.lastSeq };
+      const message = messageOf(subjects.event(started), started, expect, facts);
+      const publication = await log.append({ jobId: job.id, message });
+      if (publication.outcome === "stored") {
+        stored(publication.seq);
+        const active = evolve(job, started).job;
+        if (active === null) throw new Error(`Job ${job.id} was started and is gone.`);
+        const starts = new Map(logged.starts).set(active.token, facts);
+        const next = { ...logged, job: active, lastSeq: publication.seq, starts };
+        held.set(job.id, active.token, { delivery, logged: next });
+        return { job: active, leaseUntil: facts.leaseUntil };
+      }
+      logged = await log.load(job.id);
+      const verdict = await this.#verdict(delivery, logged);
+      if (verdict === "start") continue;
+      await this.#freePlaces(lane.caps, job);
+      if (verdict === "drop") await port.acknowledge([delivery]);
+      if (verdict === "expire" && logged.job) await this.#expire(logged.job, worker);
+      return null;
+    }
+    return null;
+  }
+
+  async #expire(job: Job, worker: string): Promise<void> {
+    const { changes, now, newEventId } = this.#context;
+    const origin = { eventId: newEventId(), actor: `worker:${worker}` } as const;
+    const event = expiredEvent({ ...job, deadline: job.deadline ?? 0 }, origin, now());
+    const { service, type, id, version } = job;
+    await changes.append({ job: { service, type, id }, expect: { version }, event }, "outside");
+  }
+}
+
+/** A ticket with its job. */
+interface Candidate {
+  readonly delivery: Delivery;
+  readonly logged: LoggedJob;
+  readonly verdict: Verdict;
+}
+
+function placeFor(job: Job | null, now: number) {
+  return { id: job?.id ?? "", token: (job?.token ?? 0) + 1, since: now };
+}
+
+/** A lane's name ends with the version of the type. */
+function laneName({ service, queue, type, lane }: ClaimLane): LaneName {
+  const typeVersion = Number(lane.slice(lane.lastIndexOf("@") + 1));
+  return { service, queue, type, typeVersion };
+}

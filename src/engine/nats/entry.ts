@@ -1,0 +1,129 @@
+/**
+ * Events as messages: the body is the event, and headers carry what belongs to the message alone.
+ */
+import type { JobEvent } from "../../core/event.js";
+import { evolve } from "../../core/evolve.js";
+import type { Job } from "../../core/job.js";
+import type { OutgoingMessage, StoredMessage } from "./port.js";
+
+const leaseHeader = "Millrace-Lease-Until";
+const sessionHeader = "Millrace-Session";
+const capsHeader = "Millrace-Caps";
+
+/** What a start says besides its event: how long the lease stands, who renews it, and which caps it counts under. */
+export interface StartFacts {
+  readonly leaseUntil: number;
+  /** The process that holds it, which keeps its renewals in a record of its own. */
+  readonly session: string;
+  readonly caps: readonly string[];
+}
+
+/** A job as its log tells it, with the positions that an append compares with. */
+export interface LoggedJob {
+  readonly job: Job | null;
+  /** The events of the log, tickets aside, without those of a job of the same id that was deleted. */
+  readonly events: readonly JobEvent[];
+  /** The positions of everything that is in the log under this id. */
+  readonly seqs: readonly number[];
+  /** The position of the newest message that is not a note; 0 where there is none. */
+  readonly lastSeq: number;
+  /** The position of the newest ticket. */
+  readonly ticketSeq: number;
+  /** The facts of each start, by token. */
+  readonly starts: ReadonlyMap<number, StartFacts>;
+}
+
+/** The headers that every event has, and those of a start. */
+export function headersOf(event: JobEvent, start?: StartFacts): Record<string, string> {
+  const { requestId, traceparent, tracestate } = event.context;
+  const headers: Record<string, string> = {
+    "Nats-Msg-Id": event.id,
+    "request-id": headerText(requestId),
+    traceparent: headerText(traceparent),
+  };
+  if (tracestate !== undefined) headers.tracestate = headerText(tracestate);
+  if (start === undefined) return headers;
+  headers[leaseHeader] = String(start.leaseUntil);
+  headers[sessionHeader] = start.session;
+  if (start.caps.length > 0) headers[capsHeader] = JSON.stringify(start.caps);
+  return headers;
+}
+
+/** A header is one line of printable characters. */
+function headerText(text: string): string {
+  return text.replace(/[^\x20-\x7e]/g, "?");
+}
+
+/** An event as a message. */
+export function messageOf(
+  subject: string,
+  event: JobEvent,
+  expect?: OutgoingMessage["expect"],
+  start?: StartFacts,
+): OutgoingMessage {
+  const message = { subject, body: JSON.stringify(event), headers: headersOf(event, start) };
+  return expect === undefined ? message : { ...message, expect };
+}
+
+/** The event that a message holds. */
+export function eventOf(message: StoredMessage): JobEvent {
+  return JSON.parse(message.body) as JobEvent;
+}
+
+/** What the message of a start says besides its event. */
+export function startFactsOf({ header }: StoredMessage): StartFacts {
+  const caps = header(capsHeader);
+  return {
+    leaseUntil: Number(header(leaseHeader) ?? 0),
+    session: header(sessionHeader) ?? "",
+    caps: caps === undefined ? [] : (JSON.parse(caps) as readonly string[]),
+  };
+}
+
+/** How many tokens the subject of an event has that makes no job claimable. */
+const plainTokens = 6;
+
+/** Whether a message makes its job claimable. */
+export function isTicket({ subject }: StoredMessage): boolean {
+  return subject.split(".").length > plainTokens;
+}
+
+/** Whether a message is a note, which no append compares with. */
+function isNoteMessage(prefix: string, { subject }: StoredMessage): boolean {
+  return subject.startsWith(`${prefix}.notes.`);
+}
+
+/** A job that does not exist. */
+export const noJob: LoggedJob = {
+  job: null,
+  events: [],
+  seqs: [],
+  lastSeq: 0,
+  ticketSeq: 0,
+  starts: new Map(),
+};
+
+/** Folds messages in the order of the log onto what is known of a job. */
+export function foldMessages(
+  prefix: string,
+  messages: readonly StoredMessage[],
+  from: LoggedJob = noJob,
+): LoggedJob {
+  let { job, lastSeq, ticketSeq } = from;
+  let events = [...from.events];
+  const seqs = [...from.seqs];
+  const starts = new Map(from.starts);
+  for (const message of messages) {
+    const event = eventOf(message);
+    seqs.push(message.seq);
+    if (!isNoteMessage(prefix, message)) lastSeq = message.seq;
+    if (isTicket(message)) ticketSeq = message.seq;
+    if (event.name === "started") starts.set(event.token, startFactsOf(message));
+    const evolution = evolve(job, event);
+    job = evolution.job;
+    if (evolution.ignored !== null || event.name === "ready") continue;
+    events.push(event);
+    if (job === null) events = [];
+  }
+  return { job, events, seqs, lastSeq, ticketSeq, starts };
+}

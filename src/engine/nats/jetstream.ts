@@ -1,0 +1,288 @@
+/**
+ * The port over a real connection. It speaks the API's own subjects, because each of them can be permitted or not,
+ * and reads only what a service may be allowed to: by direct get, and by consumers of one filter.
+ */
+import type { Msg, MsgHdrs, NatsConnection } from "@nats-io/transport-node";
+import { type ApiError, apiFault, thrownFault } from "./faults.js";
+import type { NatsLibrary } from "./libraries.js";
+import type {
+  ConsumerConfig,
+  Delivery,
+  OutgoingMessage,
+  Port,
+  Publication,
+  StoredMessage,
+  StreamName,
+} from "./port.js";
+import type { Topology } from "./provision.js";
+import { follow, placeOf, type ReadingFrom, readAll, storedMessage } from "./reading.js";
+
+/** How long an answer is waited for before the server counts as unreachable. */
+const requestTimeoutMs = 5_000;
+
+/** How long a fetch waits for what the server has at once. */
+const fetchTimeoutMs = 5_000;
+
+/** The status of a request that nobody was there to answer. */
+const noResponders = 503;
+
+/** The server's own code for a compare that failed. */
+const wrongLastSequence = 10071;
+
+/** How often a message may be delivered before the advisories speak of it; retries are counted in the log instead. */
+const deliveriesMax = 1_000;
+
+interface Answer {
+  readonly seq?: number;
+  readonly error?: ApiError;
+}
+
+/** The port over a connection to a deployment. */
+export class JetStreamPort implements Port {
+  readonly #nats: NatsLibrary;
+  readonly #connection: NatsConnection;
+  readonly #topology: Topology;
+  readonly #url: string;
+  readonly #inboxPrefix: string | undefined;
+  #batches = 0;
+
+  constructor(options: {
+    readonly nats: NatsLibrary;
+    readonly connection: NatsConnection;
+    readonly topology: Topology;
+    readonly url: string;
+    /** What the subjects of answers begin with, where a user may not hear those of others. */
+    readonly inboxPrefix?: string;
+  }) {
+    this.#nats = options.nats;
+    this.#connection = options.connection;
+    this.#topology = options.topology;
+    this.#url = options.url;
+    this.#inboxPrefix = options.inboxPrefix;
+  }
+
+  async publish(
+    _stream: StreamName,
+    messages: readonly OutgoingMessage[],
+  ): Promise<readonly Publication[]> {
+    const answers = messages.map(async (message) =>
+      this.#publication(await this.#send(message, this.#headers(message))),
+    );
+    return Promise.all(answers);
+  }
+
+  async publishTogether(messages: readonly OutgoingMessage[]): Promise<readonly Publication[]> {
+    const [first] = messages;
+    if (first && messages.length === 1) return this.publish("jobs", messages);
+    this.#batches += 1;
+    const id = `${this.#connection.info?.client_id ?? 0}-${this.#batches}-${this.#nats.nuid.next()}`;
+    let committed: Promise<Answer> | null = null;
+    for (const [index, message] of messages.entries()) {
+      const headers = this.#headers(message);
+      headers.set("Nats-Batch-Id", id);
+      headers.set("Nats-Batch-Sequence", String(index + 1));
+      if (index < messages.length - 1) {
+        this.#connection.publish(message.subject, message.body, { headers });
+      } else {
+        headers.set("Nats-Batch-Commit", "1");
+        committed = this.#send(message, headers);
+      }
+    }
+    const answer = this.#publication((await committed) ?? {});
+    if (answer.outcome === "conflict") return messages.map(() => answer);
+    return messages.map((_, index) => ({
+      outcome: "stored",
+      seq: answer.seq - (messages.length - 1 - index),
+    }));
+  }
+
+  async last(stream: StreamName, filter: string): Promise<StoredMessage | null> {
+    const answer = await this.#request(`${this.#api}.DIRECT.GET.${this.#name(stream)}.${filter}`);
+    if (answer.headers?.code === 404) return null;
+    return directMessage(answer);
+  }
+
+  async read(stream: StreamName, filter: string): Promise<readonly StoredMessage[]> {
+    try {
+      return await readAll(this.#from(stream), filter);
+    } catch (error) {
+      throw thrownFault(error, this.#url);
+    }
+  }
+
+  async ensureConsumer({ name, filter, ackWaitMs }: ConsumerConfig): Promise<void> {
+    const config = {
+      name,
+      durable_name: name,
+      filter_subject: filter,
+      deliver_policy: "all",
+      ack_policy: "explicit",
+      ack_wait: ackWaitMs * 1e6,
+      max_deliver: deliveriesMax,
+      max_ack_pending: -1,
+    };
+    const stream = this.#topology.jobsStream;
+    const { error } = await this.#ask(`CONSUMER.CREATE.${stream}.${name}.${filter}`, {
+      stream_name: stream,
+      config,
+    });
+    if (!error) return;
+    // Another version may have made it otherwise; a compatible one is taken as it is.
+    const found = await this.#ask<{ config?: { filter_subject?: string; ack_policy?: string } }>(
+      `CONSUMER.INFO.${stream}.${name}`,
+    );
+    if (found.config?.filter_subject === filter && found.config.ack_policy === "explicit") return;
+    throw apiFault(error, this.#url);
+  }
+
+  fetch(consumer: string, limit: number): Promise<readonly Delivery[] | null> {
+    const inbox = this.#nats.createInbox(this.#inboxPrefix);
+    const deliveries: Delivery[] = [];
+    return new Promise((resolve, reject) => {
+      const finish = () => {
+        clearTimeout(timer);
+        subscription.unsubscribe();
+        resolve(deliveries);
+      };
+      const timer = setTimeout(finish, fetchTimeoutMs);
+      const subscription = this.#connection.subscribe(inbox, {
+        callback: (error, message) => {
+          if (error) {
+            clearTimeout(timer);
+            subscription.unsubscribe();
+            if (deliveries.length > 0) resolve(deliveries);
+            else reject(thrownFault(error, this.#url));
+          } else if (message.headers?.code === noResponders) {
+            clearTimeout(timer);
+            subscription.unsubscribe();
+            resolve(null);
+          } else if (message.headers?.code) finish();
+          else {
+            deliveries.push(deliveryOf(message));
+            if (deliveries.length === limit) finish();
+          }
+        },
+      });
+      this.#connection.publish(
+        `${this.#api}.CONSUMER.MSG.NEXT.${this.#topology.jobsStream}.${consumer}`,
+        JSON.stringify({ batch: limit, no_wait: true }),
+        { reply: inbox },
+      );
+    });
+  }
+
+  async acknowledge(deliveries: readonly Delivery[]): Promise<void> {
+    await Promise.all(deliveries.map(({ reply }) => this.#request(reply, "+ACK")));
+  }
+
+  working(deliveries: readonly Delivery[]): void {
+    for (const { reply } of deliveries) this.#connection.publish(reply, "+WPI");
+  }
+
+  giveBack({ reply }: Delivery): void {
+    this.#connection.publish(reply, "-NAK");
+  }
+
+  follow(
+    stream: StreamName,
+    filter: string,
+    after: number,
+    signal: AbortSignal,
+  ): AsyncIterable<readonly StoredMessage[]> {
+    return follow(this.#from(stream), filter, after, signal);
+  }
+
+  async remove(stream: StreamName, seqs: readonly number[]): Promise<void> {
+    const subject = `STREAM.MSG.DELETE.${this.#name(stream)}`;
+    await Promise.all(seqs.map((seq) => this.#ask(subject, { seq, no_erase: true })));
+  }
+
+  hint(subject: string, from: string): void {
+    if (!this.#connection.isClosed()) this.#connection.publish(subject, from);
+  }
+
+  onHint(subject: string, heard: (from: string) => void): () => void {
+    const callback = (error: Error | null, message: Msg) => {
+      if (!error) heard(message.string());
+    };
+    const subscription = this.#connection.subscribe(subject, { callback });
+    return () => subscription.unsubscribe();
+  }
+
+  async close(): Promise<void> {
+    if (!this.#connection.isClosed()) await this.#connection.drain();
+  }
+
+  get #api(): string {
+    return this.#topology.api;
+  }
+
+  #name(stream: StreamName): string {
+    return stream === "jobs" ? this.#topology.jobsStream : this.#topology.recordsStream;
+  }
+
+  #from(stream: StreamName): ReadingFrom {
+    return {
+      connection: this.#connection,
+      stream: this.#name(stream),
+      newInbox: () => this.#nats.createInbox(this.#inboxPrefix),
+      newName: () => this.#nats.nuid.next(),
+      create: async (subject, body) => {
+        const answer = await this.#ask<{ num_pending?: number }>(subject, body);
+        if (answer.error) throw apiFault(answer.error, this.#url);
+        return answer.num_pending ?? 0;
+      },
+    };
+  }
+
+  #headers({ headers, expect }: OutgoingMessage): MsgHdrs {
+    const built = this.#nats.headers();
+    for (const name in headers) built.set(name, headers[name] ?? "");
+    if (expect === undefined) return built;
+    built.set("Nats-Expected-Last-Subject-Sequence", String(expect.seq));
+    built.set("Nats-Expected-Last-Subject-Sequence-Subject", expect.filter);
+    return built;
+  }
+
+  async #send({ subject, body }: OutgoingMessage, headers: MsgHdrs): Promise<Answer> {
+    const answer = await this.#request(subject, body, headers);
+    return answer.json<Answer>();
+  }
+
+  #publication({ seq, error }: Answer): Publication {
+    if (error?.err_code === wrongLastSequence) return { outcome: "conflict" };
+    if (error) throw apiFault(error, this.#url);
+    return { outcome: "stored", seq: seq ?? 0 };
+  }
+
+  async #ask<T>(subject: string, body?: object): Promise<T & { readonly error?: ApiError }> {
+    const request = body === undefined ? "" : JSON.stringify(body);
+    return (await this.#request(`${this.#api}.${subject}`, request)).json();
+  }
+
+  async #request(subject: string, body = "", headers?: MsgHdrs): Promise<Msg> {
+    try {
+      const options = { timeout: requestTimeoutMs, ...(headers && { headers }) };
+      return await this.#connection.request(subject, body, options);
+    } catch (error) {
+      throw thrownFault(error, this.#url);
+    }
+  }
+}
+
+/** The message that a direct get gave. */
+function directMessage(message: Msg): StoredMessage {
+  const header = (name: string) => headerOf(message.headers, name);
+  const subject = header("Nats-Subject") ?? "";
+  return { subject, seq: Number(header("Nats-Sequence") ?? 0), body: message.string(), header };
+}
+
+function headerOf(headers: MsgHdrs | undefined, name: string): string | undefined {
+  return headers?.has(name) ? headers.get(name) : undefined;
+}
+
+function deliveryOf(message: Msg): Delivery {
+  const { reply = "" } = message;
+  const { seq, delivered } = placeOf(reply);
+  return { ...storedMessage(message, seq), reply, isRedelivery: delivered > 1 };
+}

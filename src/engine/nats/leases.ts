@@ -1,0 +1,110 @@
+/**
+ * Leases. A start tells until when its lease stands; what a process renews later it writes into one record of its own,
+ * so that renewing a hundred jobs is one write. Whoever finds a lease lapsed strikes it out of that record first,
+ * so that a renewal at the same moment either comes before and is seen, or comes after and learns of it.
+ */
+
+import type { Job } from "../../core/job.js";
+import type { Json } from "../../core/json.js";
+import type { LoggedJob, StartFacts } from "./entry.js";
+import { casRoundsMax, type Records } from "./records.js";
+
+/** The renewal of a lease, or the mark that it was struck out. */
+interface Renewal {
+  readonly token: number;
+  readonly until: number;
+  readonly at: number;
+  readonly struck?: true;
+}
+
+type Sheet = { readonly [jobId: string]: Renewal };
+
+/** How long a renewal is remembered after its lease has run out. */
+const keepMs = 600_000;
+
+/** What a lease says: until when it stands, and when it was last renewed. */
+export interface LeaseFacts {
+  readonly until: number;
+  readonly at: number;
+}
+
+/** The record that a process keeps its renewals for a service in. */
+function sheetId(service: string, session: string): string {
+  return `leases/${service}/${session}`;
+}
+
+/** The leases of a deployment. */
+export class Leases {
+  readonly #records: Records;
+
+  constructor(records: Records) {
+    this.#records = records;
+  }
+
+  /** The lease of an active job. */
+  async of(logged: LoggedJob): Promise<LeaseFacts | null> {
+    const active = activeOf(logged);
+    if (!active) return null;
+    const { job, start } = active;
+    const { record } = await this.#records.get(sheetId(job.service, start.session));
+    const renewal = (record?.body as unknown as Sheet | undefined)?.[job.id];
+    const first = { until: start.leaseUntil, at: job.startedAt ?? 0 };
+    if (renewal === undefined || renewal.token !== job.token) return first;
+    return { until: Math.max(first.until, renewal.until), at: renewal.at };
+  }
+
+  /** Whether the lease of an active job has lapsed. */
+  async hasLapsed(logged: LoggedJob, now: number): Promise<boolean> {
+    const lease = await this.of(logged);
+    return lease !== null && lease.until <= now;
+  }
+
+  /** Strikes out a lapsed lease. Gives whether it had lapsed. */
+  async strike(logged: LoggedJob, now: number): Promise<boolean> {
+    const active = activeOf(logged);
+    if (!active) return false;
+    const { job, start } = active;
+    if (start.leaseUntil > now) return false;
+    const id = sheetId(job.service, start.session);
+    return this.#records.update<Sheet, boolean>(id, (sheet) => {
+      const renewal = sheet?.[job.id];
+      const isCurrent = renewal?.token === job.token;
+      if (isCurrent && renewal.struck) return { body: sheet, extra: true };
+      if (isCurrent && renewal.until > now) return { body: sheet, extra: false };
+      const struck = { token: job.token, until: 0, at: now, struck: true } as const;
+      return { body: { ...sheet, [job.id]: struck } as Sheet, extra: true };
+    });
+  }
+
+  /** Renews leases of one process; gives the ids of those that were struck out before. */
+  async renew(
+    service: string,
+    session: string,
+    held: readonly { readonly id: string; readonly token: number; readonly until: number }[],
+    now: number,
+  ): Promise<ReadonlySet<string>> {
+    const id = sheetId(service, session);
+    for (let round = 0; round < casRoundsMax; round++) {
+      const seen = await this.#records.get(id);
+      const sheet = (seen.record?.body ?? {}) as unknown as Sheet;
+      const lost = new Set<string>();
+      const next: Record<string, Renewal> = {};
+      for (const [jobId, renewal] of Object.entries(sheet))
+        if (Math.max(renewal.until, renewal.at) + keepMs > now) next[jobId] = renewal;
+      for (const { id: jobId, token, until } of held) {
+        const renewal = sheet[jobId];
+        if (renewal?.struck && renewal.token === token) lost.add(jobId);
+        else next[jobId] = { token, until, at: now };
+      }
+      if (lost.size === held.length) return lost;
+      if (await this.#records.put(id, seen, next as unknown as Json)) return lost;
+    }
+    throw new Error(`The leases of ${session} were changed by others too often.`);
+  }
+}
+
+/** The job and the start that it runs under, if it is active. */
+function activeOf({ job, starts }: LoggedJob): { job: Job; start: StartFacts } | null {
+  const start = job?.state === "active" ? starts.get(job.token) : undefined;
+  return job && start ? { job, start } : null;
+}

@@ -1,0 +1,143 @@
+/**
+ * The log of jobs: reading one job's part of it, and appending with a compare. What queues up while a publish is
+ * under way goes out as one atomic batch; a lost reply is read back, so that nothing is stored twice or given up for lost.
+ */
+import { type BatchAnswer, Batcher } from "../batching.js";
+import { StoreBusy, StoreUnavailable } from "../errors.js";
+import { foldMessages, type LoggedJob, noJob } from "./entry.js";
+import type { HeldJob } from "./held.js";
+import type { OutgoingMessage, Port, Publication } from "./port.js";
+import type { Subjects } from "./subjects.js";
+
+/** How much one batch may hold, in messages and in characters. */
+const batchMessagesMax = 500;
+const batchLengthMax = 4 * 1024 * 1024;
+
+/** How often a publish whose reply was lost is looked up and sent again. */
+const lostRepliesMax = 5;
+
+const conflict: Publication = { outcome: "conflict" };
+
+/** An event to be appended under the id of its job. */
+export interface Appended {
+  readonly jobId: string;
+  readonly message: OutgoingMessage;
+}
+
+/** The log of a deployment. */
+export class Log {
+  readonly #port: Port;
+  readonly #subjects: Subjects;
+  readonly #batcher: Batcher<Appended, Publication>;
+  readonly #isAtomic: boolean;
+
+  constructor(port: Port, subjects: Subjects, isAtomic: boolean) {
+    this.#port = port;
+    this.#subjects = subjects;
+    this.#isAtomic = isAtomic;
+    this.#batcher = new Batcher<Appended, Publication>((items) => this.#send(items), {
+      weightMax: batchLengthMax,
+      weigh: ({ message }) => message.body.length + batchLengthMax / batchMessagesMax,
+    });
+  }
+
+  /** A job as its log tells it now. */
+  async load(id: string): Promise<LoggedJob> {
+    const messages = await this.#port.read("jobs", this.#subjects.logFilter(id));
+    return messages.length === 0 ? noJob : foldMessages(this.#subjects.prefix, messages);
+  }
+
+  /** A job that this process holds, as it is now. It is read again only if something newer is in the log. */
+  async current(service: string, id: string, own: HeldJob | undefined): Promise<LoggedJob> {
+    if (own === undefined) return this.load(id);
+    const last = await this.#port.last("jobs", this.#subjects.jobFilter(service, id));
+    if (last?.seq === own.logged.lastSeq) return own.logged;
+    const logged = await this.load(id);
+    const { job } = own.logged;
+    if (logged.job?.state === "active" && logged.job.token === job?.token) own.logged = logged;
+    return logged;
+  }
+
+  /** Appends one event, together with whatever else is on its way. */
+  append(appended: Appended): Promise<Publication> {
+    return this.#batcher.call(appended);
+  }
+
+  /** Appends an event and what follows from it: all or nothing, where the server can. */
+  async appendAll(items: readonly Appended[]): Promise<Publication> {
+    const [first, ...rest] = items;
+    if (!first) return conflict;
+    if (rest.length === 0) return this.append(first);
+    if (this.#isAtomic) {
+      const publish = () => this.#port.publishTogether(items.map(({ message }) => message));
+      return this.#readingBack(first, async () => (await publish())[0] ?? conflict);
+    }
+    const publication = await this.append(first);
+    if (publication.outcome === "stored") for (const item of rest) await this.append(item);
+    return publication;
+  }
+
+  /** Resolves when nothing is on its way. */
+  idle(): Promise<void> {
+    return this.#batcher.idle();
+  }
+
+  /** A job has one event in a batch, because a compare sees only what was stored before the batch. */
+  async #send(items: readonly Appended[]): Promise<readonly BatchAnswer<Publication>[]> {
+    const answers = new Map<Appended, BatchAnswer<Publication>>();
+    for (let left = items; left.length > 0; ) {
+      const ids = new Set<string>();
+      const batch = left.filter(({ jobId }) => !ids.has(jobId) && ids.add(jobId));
+      const chosen = new Set(batch);
+      left = left.filter((item) => !chosen.has(item));
+      const given = await this.#sendBatch(batch);
+      for (const [index, item] of batch.entries())
+        answers.set(item, given[index] ?? { answer: conflict });
+    }
+    return items.map((item) => answers.get(item) ?? { answer: conflict });
+  }
+
+  async #sendBatch(batch: readonly Appended[]): Promise<readonly BatchAnswer<Publication>[]> {
+    if (this.#isAtomic && batch.length > 1) {
+      try {
+        const stored = await this.#port.publishTogether(batch.map(({ message }) => message));
+        if (stored[0]?.outcome === "stored") return stored.map((answer) => ({ answer }));
+      } catch {
+        // One of them may be the reason, or the reply was lost: each is looked at alone.
+      }
+    }
+    return Promise.all(batch.map((item) => this.#sendAlone(item)));
+  }
+
+  async #sendAlone(item: Appended): Promise<BatchAnswer<Publication>> {
+    const publish = async () => (await this.#port.publish("jobs", [item.message]))[0] ?? conflict;
+    try {
+      return { answer: await this.#readingBack(item, publish) };
+    } catch (fault) {
+      return { fault };
+    }
+  }
+
+  /** Publishes, and looks into the log where it is not known whether that worked: also a refusal may be an echo of its own success. */
+  async #readingBack(
+    { jobId, message }: Appended,
+    publish: () => Promise<Publication>,
+  ): Promise<Publication> {
+    const eventId = message.headers["Nats-Msg-Id"];
+    for (let lost = 0; ; lost++) {
+      try {
+        const publication = await publish();
+        if (publication.outcome === "stored" || message.expect === undefined) return publication;
+      } catch (error) {
+        const isAmbiguous = StoreBusy.is(error) || StoreUnavailable.is(error);
+        if (!isAmbiguous || lost >= lostRepliesMax) throw error;
+      }
+      const messages = await this.#port.read("jobs", this.#subjects.logFilter(jobId));
+      const own = messages.find(({ header }) => header("Nats-Msg-Id") === eventId);
+      if (own) return { outcome: "stored", seq: own.seq };
+      const { lastSeq } = foldMessages(this.#subjects.prefix, messages);
+      if (message.expect === undefined || lastSeq !== message.expect.seq) return conflict;
+      if (lost >= lostRepliesMax) return conflict;
+    }
+  }
+}

@@ -1,0 +1,94 @@
+/**
+ * What the engine asks of NATS, and all that it asks: publish with a compare, read, deliver, acknowledge, follow, hint.
+ * It is small, so that a simulation can stand in for a server and do to the engine whatever a network does.
+ */
+
+/** Which stream something lies in: the log of jobs, or the records. */
+export type StreamName = "jobs" | "records";
+
+/** A message as it lies in a stream. */
+export interface StoredMessage {
+  readonly subject: string;
+  readonly seq: number;
+  readonly body: string;
+  readonly header: (name: string) => string | undefined;
+}
+
+/** A message to be stored if nothing newer lies under a filter than the writer saw. */
+export interface OutgoingMessage {
+  readonly subject: string;
+  readonly body: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly expect?: { readonly filter: string; readonly seq: number };
+}
+
+/** What became of a message. A conflict tells the position of the newest message under the filter. */
+export type Publication =
+  | { readonly outcome: "stored"; readonly seq: number }
+  | { readonly outcome: "conflict" };
+
+/** A message that a consumer gave out and that waits to be acknowledged. */
+export interface Delivery extends StoredMessage {
+  /** Where acknowledgements go. */
+  readonly reply: string;
+  readonly isRedelivery: boolean;
+}
+
+/** A durable consumer of the tickets of one lane. */
+export interface ConsumerConfig {
+  readonly name: string;
+  readonly filter: string;
+  readonly ackWaitMs: number;
+}
+
+/** The port to NATS. Whatever goes wrong is thrown as a fault of the store. */
+export interface Port {
+  /** Stores each message on its own, in order; durable when the promise resolves. */
+  publish(
+    stream: StreamName,
+    messages: readonly OutgoingMessage[],
+  ): Promise<readonly Publication[]>;
+
+  /** Stores all messages, which must be of different jobs, or none. */
+  publishTogether(messages: readonly OutgoingMessage[]): Promise<readonly Publication[]>;
+
+  /** The newest message under a filter. */
+  last(stream: StreamName, filter: string): Promise<StoredMessage | null>;
+
+  /** All messages under a filter, in order. */
+  read(stream: StreamName, filter: string): Promise<readonly StoredMessage[]>;
+
+  /** Makes a durable consumer, or takes the one that is there. */
+  ensureConsumer(config: ConsumerConfig): Promise<void>;
+
+  /** Takes what a consumer has now, at most so many; `null` if the consumer is gone. */
+  fetch(consumer: string, limit: number): Promise<readonly Delivery[] | null>;
+
+  /** Acknowledges, and waits until the server knows. */
+  acknowledge(deliveries: readonly Delivery[]): Promise<void>;
+
+  /** Says that a delivery is still worked on. */
+  working(deliveries: readonly Delivery[]): void;
+
+  /** Gives a delivery back, to be offered again at once. */
+  giveBack(delivery: Delivery): void;
+
+  /** Messages under a filter after a position, as they come, until the signal aborts. No gaps. */
+  follow(
+    stream: StreamName,
+    filter: string,
+    after: number,
+    signal: AbortSignal,
+  ): AsyncIterable<readonly StoredMessage[]>;
+
+  /** Removes single messages. */
+  remove(stream: StreamName, seqs: readonly number[]): Promise<void>;
+
+  /** Sends a hint, which may be lost, and says who sends it. */
+  hint(subject: string, from: string): void;
+
+  /** Hears hints. Gives the way to stop. */
+  onHint(subject: string, heard: (from: string) => void): () => void;
+
+  close(): Promise<void>;
+}

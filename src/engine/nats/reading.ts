@@ -1,0 +1,246 @@
+/**
+ * Reading a stream by consumers that live no longer than the reading: all that is there now, or that and what comes.
+ * They push to an inbox, so that reading takes one request, whose subject names the filter and can be permitted.
+ */
+import type { Msg, NatsConnection, Subscription } from "@nats-io/transport-node";
+import type { StoredMessage } from "./port.js";
+
+/** Where is read from. */
+export interface ReadingFrom {
+  readonly connection: NatsConnection;
+  readonly stream: string;
+  readonly newInbox: () => string;
+  readonly newName: () => string;
+  /** Makes a consumer, and gives how many messages wait for it. */
+  readonly create: (subject: string, body: object) => Promise<number>;
+}
+
+/** How long a consumer outlives its reader, in nanoseconds. */
+const outlivesNs = 1e9;
+
+/** How long a reader waits for the next message of those that are there. */
+const stallMs = 5_000;
+
+/** How often a server says that it is there while nothing comes, and how many of these signs may be missed. */
+const heartbeatMs = 2_000;
+const missedMax = 3;
+
+/** The most messages that are handed over at once. */
+const chunkMax = 1_000;
+
+const noMessage = 100;
+
+function consumerOf(from: ReadingFrom, filter: string, inbox: string, extra: object) {
+  const name = from.newName();
+  const config = {
+    name,
+    filter_subject: filter,
+    deliver_subject: inbox,
+    ack_policy: "none",
+    mem_storage: true,
+    num_replicas: 1,
+    inactive_threshold: outlivesNs,
+    ...extra,
+  };
+  const subject = `CONSUMER.CREATE.${from.stream}.${name}.${filter}`;
+  return from.create(subject, { stream_name: from.stream, config });
+}
+
+/** All messages under a filter that are there now. */
+export async function readAll(
+  from: ReadingFrom,
+  filter: string,
+): Promise<readonly StoredMessage[]> {
+  const inbox = from.newInbox();
+  const messages: StoredMessage[] = [];
+  let finish: (error?: Error) => void = () => {};
+  const finished = new Promise<void>((resolve, reject) => {
+    finish = (error) => (error ? reject(error) : resolve());
+  });
+  finished.catch(() => {});
+  let timer: NodeJS.Timeout | undefined;
+  const subscription = from.connection.subscribe(inbox, {
+    callback: (error, message) => {
+      if (error) return finish(error);
+      if (message.headers?.code) return;
+      const { seq, pending } = placeOf(message.reply ?? "");
+      messages.push(storedMessage(message, seq));
+      timer?.refresh();
+      if (pending === 0) finish();
+    },
+  });
+  try {
+    const count = await consumerOf(from, filter, inbox, { deliver_policy: "all" });
+    if (count === 0) return [];
+    timer = setTimeout(() => finish(timeout()), stallMs);
+    await finished;
+    return messages;
+  } finally {
+    clearTimeout(timer);
+    subscription.unsubscribe();
+  }
+}
+
+function timeout(): Error {
+  const error = new Error("The server stopped sending in the middle.");
+  error.name = "TimeoutError";
+  return error;
+}
+
+/** Messages under a filter after a position, then live. A reader that loses its place begins anew where it was. */
+export async function* follow(
+  from: ReadingFrom,
+  filter: string,
+  after: number,
+  signal: AbortSignal,
+): AsyncIterable<readonly StoredMessage[]> {
+  let last = after;
+  while (!signal.aborted) {
+    const run = new Run(from, signal);
+    try {
+      await run.start(filter, last + 1);
+      for (let chunk = await run.next(); chunk !== null; chunk = await run.next()) {
+        last = chunk.at(-1)?.seq ?? last;
+        yield chunk;
+      }
+    } catch (error) {
+      if (signal.aborted) return;
+      if (from.connection.isClosed()) throw error;
+      await pause(signal);
+    } finally {
+      run.stop();
+    }
+  }
+}
+
+/** How long a reader waits before it begins anew after a fault. */
+const againMs = 250;
+
+function pause(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, againMs);
+    signal.addEventListener(
+      "abort",
+      () => {
+        clearTimeout(timer);
+        resolve();
+      },
+      { once: true },
+    );
+  });
+}
+
+/** One consumer that pushes, from a position until it is lost or no longer wanted. */
+class Run {
+  readonly #from: ReadingFrom;
+  readonly #signal: AbortSignal;
+  #waiting: StoredMessage[] = [];
+  #wake: (() => void) | null = null;
+  #expected = 1;
+  #isOver = false;
+  #subscription: Subscription | null = null;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(from: ReadingFrom, signal: AbortSignal) {
+    this.#from = from;
+    this.#signal = signal;
+    signal.addEventListener("abort", this.#end);
+  }
+
+  async start(filter: string, seq: number): Promise<void> {
+    const inbox = this.#from.newInbox();
+    this.#subscription = this.#from.connection.subscribe(inbox, {
+      callback: (error, message) => (error ? this.#end() : this.#take(message)),
+    });
+    this.#timer = setTimeout(this.#end, heartbeatMs * missedMax);
+    this.#timer.unref();
+    await consumerOf(this.#from, filter, inbox, {
+      deliver_policy: "by_start_sequence",
+      opt_start_seq: seq,
+      flow_control: true,
+      idle_heartbeat: heartbeatMs * 1e6,
+    });
+  }
+
+  /** The next messages in order, or `null` when this consumer gives no more. */
+  async next(): Promise<readonly StoredMessage[] | null> {
+    while (this.#waiting.length === 0) {
+      if (this.#isOver) return null;
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+    }
+    return this.#waiting.splice(0, chunkMax);
+  }
+
+  stop(): void {
+    this.#end();
+    clearTimeout(this.#timer);
+    this.#signal.removeEventListener("abort", this.#end);
+    this.#subscription?.unsubscribe();
+  }
+
+  readonly #end = () => {
+    this.#isOver = true;
+    this.#wake?.();
+  };
+
+  #take(message: Msg): void {
+    if (this.#isOver) return;
+    this.#timer?.refresh();
+    if (message.headers?.code === noMessage) {
+      this.#control(message);
+      return;
+    }
+    const { seq, consumerSeq } = placeOf(message.reply ?? "");
+    // A gap: the server sent what never came. Whatever came before it counts.
+    if (consumerSeq !== this.#expected) {
+      this.#end();
+      return;
+    }
+    this.#expected += 1;
+    this.#waiting.push(storedMessage(message, seq));
+    this.#wake?.();
+  }
+
+  /** A sign of life, which tells how much was sent, or a question whether the reader keeps up. */
+  #control(message: Msg): void {
+    if (message.reply) message.respond();
+    const sent = message.headers?.get("Nats-Last-Consumer");
+    if (sent && Number(sent) >= this.#expected) this.#end();
+    const stalled = message.headers?.get("Nats-Consumer-Stalled");
+    if (stalled) this.#from.connection.publish(stalled);
+  }
+}
+
+/** What the reply subject of a message tells of its place. */
+export interface MessagePlace {
+  readonly delivered: number;
+  readonly seq: number;
+  readonly consumerSeq: number;
+  readonly pending: number;
+}
+
+/** How many tokens a reply subject has that names no domain, and where its numbers begin then and otherwise. */
+const shortReply = 9;
+const shortFrom = 4;
+const longFrom = 6;
+
+/** Reads a reply subject. */
+export function placeOf(reply: string): MessagePlace {
+  const tokens = reply.split(".");
+  const from = tokens.length === shortReply ? shortFrom : longFrom;
+  const number = (index: number) => Number(tokens[from + index] ?? 0);
+  return { delivered: number(0), seq: number(1), consumerSeq: number(2), pending: number(4) };
+}
+
+/** A message as the engine sees it. Its text is decoded when it is asked for. */
+export function storedMessage(message: Msg, seq: number): StoredMessage {
+  const { subject, headers } = message;
+  return {
+    subject,
+    seq,
+    body: message.string(),
+    header: (name) => (headers?.has(name) ? headers.get(name) : undefined),
+  };
+}

@@ -1,0 +1,126 @@
+/**
+ * Records in the bucket: small documents, compared and set. A service's own name comes first in a key,
+ * so that a service can be permitted to touch its own records only.
+ */
+import type { Json } from "../../core/json.js";
+import type { RecordWrite, StoredRecord, SwapOutcome } from "../record.js";
+import type { OutgoingMessage, Port, StoredMessage } from "./port.js";
+import { tokenOf } from "./subjects.js";
+
+/** A record with its position in the bucket, which the next write compares with. */
+export interface PlacedRecord {
+  readonly record: StoredRecord | null;
+  readonly seq: number;
+}
+
+/** How often a write looks again before it gives up. */
+export const casRoundsMax = 100;
+
+const operationHeader = "KV-Operation";
+
+/** The records of a deployment. */
+export class Records {
+  readonly #port: Port;
+  readonly #bucket: string;
+  readonly #now: () => number;
+
+  constructor(port: Port, bucket: string, now: () => number) {
+    this.#port = port;
+    this.#bucket = bucket;
+    this.#now = now;
+  }
+
+  /** A record as it is now. */
+  async get(id: string): Promise<PlacedRecord> {
+    const message = await this.#port.last("records", this.#subject(id));
+    return message ? this.#placed(message) : { record: null, seq: 0 };
+  }
+
+  /** Records under a part of their ids, in the order of the ids. */
+  async list(prefix: string): Promise<readonly StoredRecord[]> {
+    const messages = await this.#port.read("records", this.#filter(prefix));
+    const records = messages.map((message) => this.#placed(message).record);
+    return records
+      .filter((record) => record?.id.startsWith(prefix) === true)
+      .map((record) => record as StoredRecord)
+      .sort((a, b) => (a.id < b.id ? -1 : 1));
+  }
+
+  /** Writes a record over the one that was seen. Gives its position, or `null` if somebody was faster. */
+  async put(
+    id: string,
+    seen: PlacedRecord,
+    body: Json | null,
+    expiresAt?: number,
+  ): Promise<PlacedRecord | null> {
+    const record =
+      body === null ? null : recordOf(id, (seen.record?.version ?? 0) + 1, body, expiresAt);
+    const subject = this.#subject(id);
+    const message: OutgoingMessage = {
+      subject,
+      body: record === null ? "" : JSON.stringify(record),
+      headers: record === null ? { [operationHeader]: "DEL" } : {},
+      expect: { filter: subject, seq: seen.seq },
+    };
+    const [publication] = await this.#port.publish("records", [message]);
+    return publication?.outcome === "stored" ? { record, seq: publication.seq } : null;
+  }
+
+  /** Compares and sets one record at the version that its writer saw. */
+  async swap({ id, expect, body, expiresAt }: RecordWrite): Promise<SwapOutcome> {
+    for (let round = 0; round < casRoundsMax; round++) {
+      const seen = await this.get(id);
+      if ((seen.record?.version ?? 0) !== expect) return { swapped: false, current: seen.record };
+      const written = await this.put(id, seen, body, expiresAt);
+      if (written) return { swapped: true, version: written.record?.version ?? 0 };
+    }
+    return { swapped: false, current: (await this.get(id)).record };
+  }
+
+  /**
+   * Changes a record until nobody is in between. `change` gives the new body, or the same one to leave it as it is.
+   * Gives what `change` last gave besides.
+   */
+  async update<Body, Extra>(
+    id: string,
+    change: (
+      body: Body | null,
+    ) => Promise<{ body: Body | null; extra: Extra }> | { body: Body | null; extra: Extra },
+  ): Promise<Extra> {
+    for (let round = 0; round < casRoundsMax; round++) {
+      const seen = await this.get(id);
+      const before = (seen.record?.body ?? null) as Body | null;
+      const { body, extra } = await change(before);
+      if (body === before) return extra;
+      if (await this.put(id, seen, body as Json | null)) return extra;
+    }
+    throw new Error(`Record ${id} was changed by others ${casRoundsMax} times in a row.`);
+  }
+
+  #placed(message: StoredMessage): PlacedRecord {
+    const { seq, body } = message;
+    if (message.header(operationHeader) !== undefined || body === "") return { record: null, seq };
+    const record = JSON.parse(body) as StoredRecord;
+    const isOver = record.expiresAt !== undefined && record.expiresAt <= this.#now();
+    return { record: isOver ? null : record, seq };
+  }
+
+  /** An id such as `queue/shop/mail` lies under `shop.queue.mail`. */
+  #subject(id: string): string {
+    const [kind = "", service, ...rest] = id.split("/");
+    const tokens = service === undefined ? ["_", kind] : [service, kind, ...rest];
+    return `$KV.${this.#bucket}.${tokens.map(tokenOf).join(".")}`;
+  }
+
+  /** The subjects under which the records of a prefix lie, and maybe others. */
+  #filter(prefix: string): string {
+    const [kind = "", service = "", ...rest] = prefix.split("/");
+    if (!prefix.includes("/")) return `$KV.${this.#bucket}.>`;
+    const tokens = [rest.length > 0 ? tokenOf(service) : "*", tokenOf(kind), ">"];
+    return `$KV.${this.#bucket}.${tokens.join(".")}`;
+  }
+}
+
+function recordOf(id: string, version: number, body: Json, expiresAt?: number): StoredRecord {
+  return expiresAt === undefined ? { id, version, body } : { id, version, body, expiresAt };
+}

@@ -1,0 +1,114 @@
+/**
+ * Renewing leases: what became of each held job, and one write for all that are still held.
+ */
+import { isEnded, type Job } from "../../core/job.js";
+import type { HeldLease, RenewOutcome } from "../engine.js";
+import type { Caps } from "./caps.js";
+import type { LoggedJob } from "./entry.js";
+import type { Held } from "./held.js";
+import type { Keys } from "./keys.js";
+import type { Leases } from "./leases.js";
+import type { Log } from "./log.js";
+import type { Port } from "./port.js";
+
+/** What renewals need of the engine. */
+export interface RenewalContext {
+  readonly port: Port;
+  readonly log: Log;
+  readonly leases: Leases;
+  readonly caps: Caps;
+  readonly keys: Keys;
+  readonly held: Held;
+  readonly now: () => number;
+  readonly renewed: (leases: readonly Renewed[]) => Promise<void>;
+}
+
+/** A lease that was renewed. */
+export interface Renewed {
+  readonly jobId: string;
+  readonly token: number;
+  readonly until: number;
+  readonly at: number;
+}
+
+/** Renews leases; gives what became of each. */
+export async function renewLeases(
+  context: RenewalContext,
+  held: readonly HeldLease[],
+): Promise<readonly RenewOutcome[]> {
+  const now = context.now();
+  const found = await Promise.all(
+    held.map(({ job: { service, id }, token }) =>
+      context.log.current(service, id, context.held.get(id, token)),
+    ),
+  );
+  const outcomes = found.map((logged, index): RenewOutcome => {
+    const lease = held[index] as HeldLease;
+    return outcomeOf(logged.job, lease.token, now + lease.leaseMs);
+  });
+  const lost = await renewSheets(context, held, found, outcomes, now);
+  const answers = outcomes.map((outcome, index): RenewOutcome => {
+    const lease = held[index] as HeldLease;
+    return lost.has(`${lease.token}/${lease.job.id}`)
+      ? { outcome: "lost", state: found[index]?.job?.state ?? null }
+      : outcome;
+  });
+  for (const [index, answer] of answers.entries()) {
+    const lease = held[index] as HeldLease;
+    const logged = found[index] as LoggedJob;
+    if (answer.outcome !== "held") await keepPlaces(context, lease, logged, now + lease.leaseMs);
+  }
+  const working = answers.map((answer, index) => {
+    const lease = held[index] as HeldLease;
+    return answer.outcome === "held" ? context.held.get(lease.job.id, lease.token) : undefined;
+  });
+  context.port.working(working.flatMap((own) => (own ? [own.delivery] : [])));
+  return answers;
+}
+
+function outcomeOf(job: Job | null, token: number, leaseUntil: number): RenewOutcome {
+  if (job === null || job.token !== token) return { outcome: "lost", state: job?.state ?? null };
+  if (isEnded(job.state)) return { outcome: "ended", state: job.state };
+  if (job.state !== "active") return { outcome: "lost", state: job.state };
+  return { outcome: "held", leaseUntil, cancelRequested: job.cancelRequest !== undefined };
+}
+
+/** Writes the renewals of each process that started one of the jobs; gives those that were struck out. */
+async function renewSheets(
+  { leases, renewed }: RenewalContext,
+  held: readonly HeldLease[],
+  found: readonly LoggedJob[],
+  outcomes: readonly RenewOutcome[],
+  now: number,
+): Promise<ReadonlySet<string>> {
+  const sheets = new Map<string, { service: string; session: string; items: Renewed[] }>();
+  for (const [index, outcome] of outcomes.entries()) {
+    const lease = held[index] as HeldLease;
+    const session = found[index]?.starts.get(lease.token)?.session;
+    if (outcome.outcome !== "held" || session === undefined) continue;
+    const { service, id } = lease.job;
+    const sheet = sheets.get(`${service}/${session}`) ?? { service, session, items: [] };
+    sheet.items.push({ jobId: id, token: lease.token, until: outcome.leaseUntil, at: now });
+    sheets.set(`${service}/${session}`, sheet);
+  }
+  const lost = new Set<string>();
+  for (const { service, session, items } of sheets.values()) {
+    const wishes = items.map(({ jobId, token, until }) => ({ id: jobId, token, until }));
+    const struck = await leases.renew(service, session, wishes, now);
+    for (const { jobId, token } of items) if (struck.has(jobId)) lost.add(`${token}/${jobId}`);
+    await renewed(items.filter(({ jobId }) => !struck.has(jobId)));
+  }
+  return lost;
+}
+
+/** A worker that has not let go of an ended job keeps the places that it holds. */
+async function keepPlaces(
+  { caps, keys, now }: RenewalContext,
+  { job: { id }, token }: HeldLease,
+  { job, starts }: LoggedJob,
+  until: number,
+): Promise<void> {
+  if (job === null) return;
+  await caps.keepHolding(starts.get(token)?.caps ?? [], id, token, until, now());
+  if (job.key) await keys.keepHolding(job, token, until);
+}

@@ -1,0 +1,117 @@
+/**
+ * The subjects of the log. Every name is exactly one token, so that nothing a caller sends can widen a subject.
+ */
+import type { JobEvent } from "../../core/event.js";
+import type { Job } from "../../core/job.js";
+
+/** Priority is by lane here: all of a higher lane are offered before any of a lower one. */
+export const priorityLanes = ["high", "normal", "low"] as const;
+
+export type PriorityLane = (typeof priorityLanes)[number];
+
+/** The lane of a priority: above 0, 0, and below. */
+export function priorityLane(priority: number): PriorityLane {
+  if (priority === 0) return "normal";
+  return priority > 0 ? "high" : "low";
+}
+
+const plain = /^[A-Za-z0-9_:-]+$/;
+
+/** A name as one token of a subject. Whatever a subject cannot hold is written as `=` and two digits. */
+export function tokenOf(name: string): string {
+  if (plain.test(name)) return name;
+  if (name === "") return "=";
+  let token = "";
+  for (const byte of new TextEncoder().encode(name)) {
+    const character = String.fromCharCode(byte);
+    token += plain.test(character)
+      ? character
+      : `=${byte.toString(16).toUpperCase().padStart(2, "0")}`;
+  }
+  return token;
+}
+
+/** What a consumer serves: the jobs of one type and version in one queue, of one priority lane. */
+export interface LaneName {
+  readonly service: string;
+  readonly queue: string;
+  readonly type: string;
+  readonly typeVersion: number;
+}
+
+/** The subjects and names of one deployment. */
+export class Subjects {
+  readonly prefix: string;
+  /** The service that may be read; all of them without one. */
+  readonly scope: string | undefined;
+
+  constructor(prefix: string, scope?: string) {
+    this.prefix = prefix;
+    this.scope = scope;
+  }
+
+  /** Where an event is published that changes a job. */
+  event({ service, type, jobId, name }: JobEvent): string {
+    return `${this.prefix}.jobs.${tokenOf(service)}.${tokenOf(type)}.${tokenOf(jobId)}.${name}`;
+  }
+
+  /** Where an event is published that makes a job claimable. */
+  ticket(event: JobEvent, job: Pick<Job, "queue" | "typeVersion" | "priority">): string {
+    return `${this.event(event)}.${tokenOf(job.queue)}.${laneToken(job.typeVersion, priorityLane(job.priority))}`;
+  }
+
+  /** Where a note is published. One that may come before the start lies where a start compares, so that it is folded. */
+  note(event: JobEvent): string {
+    const { service, type, jobId, name } = event;
+    if (name === "acknowledged") return this.event(event);
+    return `${this.prefix}.notes.${tokenOf(service)}.${tokenOf(type)}.${tokenOf(jobId)}.${name}`;
+  }
+
+  /** Everything that changes a job. Appends compare under this filter, always written the same. */
+  jobFilter(service: string, id: string): string {
+    return `${this.prefix}.jobs.${tokenOf(service)}.*.${tokenOf(id)}.>`;
+  }
+
+  /** The whole log of a job, with its notes. */
+  logFilter(id: string): string {
+    return `${this.prefix}.*.${this.#scope()}.*.${tokenOf(id)}.>`;
+  }
+
+  /** The tickets of one consumer. */
+  ticketFilter({ service, queue, type, typeVersion }: LaneName, lane: PriorityLane): string {
+    return `${this.prefix}.jobs.${tokenOf(service)}.${tokenOf(type)}.*.*.${tokenOf(queue)}.${laneToken(typeVersion, lane)}`;
+  }
+
+  /** The name of one consumer. Tokens hold no `~`, so that names are never ambiguous. */
+  consumer({ service, queue, type, typeVersion }: LaneName, lane: PriorityLane): string {
+    return [service, queue, type].map(tokenOf).concat(laneToken(typeVersion, lane)).join("~");
+  }
+
+  /** Everything that may be read: all events and notes, or those of one service. */
+  feedFilter(): string {
+    return `${this.prefix}.*.${this.#scope()}.>`;
+  }
+
+  /** The deletions that may be read. */
+  deletedFilter(): string {
+    return `${this.prefix}.jobs.${this.#scope()}.*.*.deleted`;
+  }
+
+  /** Where hints on a topic are sent for a service. */
+  hint(topic: string, service: string): string {
+    return `${this.prefix}.hints.${topic}.${tokenOf(service)}`;
+  }
+
+  /** The hints on a topic that may be heard. */
+  hintFilter(topic: string): string {
+    return `${this.prefix}.hints.${topic}.${this.#scope()}`;
+  }
+
+  #scope(): string {
+    return this.scope === undefined ? "*" : tokenOf(this.scope);
+  }
+}
+
+function laneToken(typeVersion: number, lane: PriorityLane): string {
+  return `v${typeVersion}-${lane}`;
+}
