@@ -53,6 +53,9 @@ const capabilities: Capabilities = {
 /** How many events the feed reads at a time. */
 const feedChunk = 500;
 
+/** What the engine's threads run. */
+const thread = new URL("./thread.js", import.meta.url);
+
 /** Opens the engine on a file, making it if there is none. */
 export async function openSqlite(
   url: string,
@@ -64,7 +67,7 @@ export async function openSqlite(
 }
 
 /** The path that a `file:` URL names: `file:jobs.db` is relative, `file:///var/lib/jobs.db` is absolute. */
-function filePath(url: string): string {
+export function filePath(url: string): string {
   return url.startsWith("file://")
     ? fileURLToPath(url)
     : resolve(decodeURIComponent(url.slice("file:".length)));
@@ -90,6 +93,7 @@ class SqliteEngine implements Engine {
     this.#commits = new Commits(clock);
     this.#writer = new Channel<Write>({
       url,
+      thread,
       path,
       role: "writer",
       now: () => this.#given(),
@@ -268,6 +272,7 @@ class SqliteEngine implements Engine {
     if (this.#reader?.isDead) this.#reader = null;
     this.#reader ??= new Channel<Read>({
       url: this.url,
+      thread,
       path: this.#path,
       role: "reader",
       now: () => this.#given(),
