@@ -4,7 +4,7 @@
 import { resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { JobEvent } from "../../core/event.js";
-import { evolve, fold } from "../../core/evolve.js";
+import { evolve } from "../../core/evolve.js";
 import type { Job } from "../../core/job.js";
 import type { Capabilities } from "../capabilities.js";
 import { type Clock, systemClock } from "../clock.js";
@@ -31,7 +31,7 @@ import type { RecordWrite, StoredRecord, SwapOutcome } from "../record.js";
 import { flatChange, isNote, noteChange } from "../sql/change.js";
 import { Commits } from "../sql/commits.js";
 import { isPlainCreate, isPlainEnd, plainCreate, plainEnd } from "../sql/plain.js";
-import type { JobLog } from "../sql/read.js";
+import { loadedJob } from "../sql/read.js";
 import { type EventValues, eventFrom, eventLength, type HeadValues, headOf } from "../sql/rows.js";
 import type { CallerTransaction, SyncTransaction } from "../transaction.js";
 import { Channel } from "./channel.js";
@@ -305,15 +305,6 @@ function appendWrite(changes: readonly Change[]): AppendWrite {
 function settleWrite(changes: readonly Change[]): AppendWrite {
   if (changes.every(isPlainEnd)) return { kind: "end", items: changes.map(plainEnd) };
   return { kind: "settle", items: changes.map(flatChange) };
-}
-
-/** A job, folded from its log. */
-function loadedJob(log: JobLog, history: boolean): LoadedJob | null {
-  const head = headOf(log.head);
-  const events = log.events.map((values) => eventFrom(head, values));
-  const job = fold(events);
-  if (!job) return null;
-  return history ? { job, events } : { job };
 }
 
 /** A claimed job, folded from the values that came with it. */
