@@ -39,7 +39,16 @@ export function jobHash(job: Job): string {
   return canonicalHash(job);
 }
 
-function ignoredReason(job: Job | null, event: JobEvent): IgnoredReason | null {
+/** What decides of a job whether an event is legal. */
+export type JobStanding = Pick<Job, "id" | "service" | "state" | "version" | "token">;
+
+/** What decides of an event whether it is legal. */
+export type EventStanding = Pick<JobEvent, "name" | "jobId" | "service" | "version"> & {
+  readonly token?: number;
+};
+
+/** Why folding an event into a job would change nothing; `null` if it is legal. */
+export function ignoredReason(job: JobStanding | null, event: EventStanding): IgnoredReason | null {
   if (!Object.hasOwn(transitions, event.name)) return "unknown event";
   const transition = transitions[event.name];
   if (job && (event.jobId !== job.id || event.service !== job.service)) return "other job";
@@ -52,9 +61,8 @@ function ignoredReason(job: Job | null, event: JobEvent): IgnoredReason | null {
 }
 
 /** A token is current only while the job is active under it. An event without one comes from outside. */
-function tokenIsCurrent(job: Job, event: JobEvent): boolean {
-  const token = "token" in event ? event.token : undefined;
-  if (token === undefined) return transitions[event.name].token === "optional";
+function tokenIsCurrent(job: JobStanding, { name, token }: EventStanding): boolean {
+  if (token === undefined) return transitions[name].token === "optional";
   return job.state === "active" && token === job.token;
 }
 

@@ -7,7 +7,7 @@ import { StoreClosed, type StoreError, StoreUnavailable } from "../errors.js";
 import type { SqlRow, Statement, Step } from "../sql/statement.js";
 import type { Address } from "./address.js";
 import { isConnectionLoss, storeError } from "./faults.js";
-import { migrate } from "./migrate.js";
+import { migrate, type SchemaKind } from "./migrate.js";
 import { ServerClock } from "./server-clock.js";
 import { StatementTexts } from "./text.js";
 
@@ -56,15 +56,22 @@ export class Database {
   readonly #pool: Pool;
   readonly #clock = new ServerClock();
   readonly #given: (() => number) | null;
+  readonly #kind: SchemaKind;
   readonly #texts: StatementTexts;
   #isClosed = false;
   #storeId = "";
   #isDirect = false;
 
   /** `given` tells the time where a clock of the caller's own rules; otherwise the server's does. */
-  constructor(pg: PgModule, address: Address, given: (() => number) | null) {
+  constructor(
+    pg: PgModule,
+    address: Address,
+    given: (() => number) | null,
+    kind: SchemaKind = "store",
+  ) {
     this.#address = address;
     this.#given = given;
+    this.#kind = kind;
     this.#texts = new StatementTexts(`"${address.schema}"`);
     const types: NonNullable<PoolConfig["types"]> = {
       getTypeParser: (oid: number, format?: "text" | "binary") =>
@@ -116,7 +123,7 @@ export class Database {
     return this.#guard(async () => {
       const client = await this.#pool.connect();
       try {
-        this.#storeId = await migrate(client, this.#address);
+        this.#storeId = await migrate(client, this.#address, this.#kind);
         this.#isDirect = await isDirect(client);
         const sentAt = this.#clock.monotonic();
         const { rows } = await client.query(selectNow);

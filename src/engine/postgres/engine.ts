@@ -2,7 +2,6 @@
  * The PostgreSQL engine: one schema of a database, any number of processes on any number of machines.
  */
 import type { JobEvent } from "../../core/event.js";
-import { fold } from "../../core/evolve.js";
 import type { Capabilities } from "../capabilities.js";
 import { type Clock, systemClock } from "../clock.js";
 import type {
@@ -27,6 +26,7 @@ import type { RecordWrite, StoredRecord, SwapOutcome } from "../record.js";
 import { isNote, noteChange } from "../sql/change.js";
 import { Commits } from "../sql/commits.js";
 import { isPlainCreate, isPlainEnd } from "../sql/plain.js";
+import { loadedJob } from "../sql/read.js";
 import { type Reads, readItem } from "../sql/reads.js";
 import { eventFrom, headOf } from "../sql/rows.js";
 import type { Step } from "../sql/statement.js";
@@ -128,12 +128,7 @@ class PostgresEngine implements Engine {
     const loaded: (LoadedJob | null)[] = [];
     for (let start = 0; start < ids.length; start += loadChunk) {
       const logs = await this.#read(readLogs(ids.slice(start, start + loadChunk)));
-      for (const log of logs) {
-        const head = log && headOf(log.head);
-        const events = log ? log.events.map((values) => eventFrom(head, values)) : [];
-        const job = fold(events);
-        loaded.push(job && (options.history ? { job, events } : { job }));
-      }
+      for (const log of logs) loaded.push(log && loadedJob(log, options.history === true));
     }
     return loaded;
   }

@@ -2,28 +2,40 @@
  * Brings a schema to the newest version, one process at a time, and refuses one that a newer Millrace has written.
  */
 import type { PoolClient } from "pg";
-import { StoreTooNew } from "../errors.js";
+import { StoreCorrupt, StoreTooNew } from "../errors.js";
 import type { Address } from "./address.js";
-import { migrations } from "./schema.js";
+import { migrations, projectionTables } from "./schema.js";
 
 /** Names the lock of those who migrate a schema, together with the schema. */
 const lockSpace = 0x4d494c4c;
 
+/** What a schema is for: a store of jobs, or a projection of a log that is kept elsewhere. */
+export type SchemaKind = "store" | "projection";
+
 /** Makes the schema if there is none, and migrates it. Safe when many processes start at once. Gives the store's id. */
-export async function migrate(client: PoolClient, address: Address): Promise<string> {
+export async function migrate(
+  client: PoolClient,
+  address: Address,
+  kind: SchemaKind,
+): Promise<string> {
   // Most processes find everything in place, and need neither the lock nor the right to create.
-  if ((await versionOf(client, address.schema)) !== migrations.length)
-    await migrateUnderLock(client, address);
+  if ((await versionOf(client, address, kind)) !== migrations.length)
+    await migrateUnderLock(client, address, kind);
   const { rows } = await client.query(`SELECT id FROM "${address.schema}".store`);
   return String(rows[0]?.id);
 }
 
-async function migrateUnderLock(client: PoolClient, { schema, where }: Address): Promise<void> {
+async function migrateUnderLock(
+  client: PoolClient,
+  address: Address,
+  kind: SchemaKind,
+): Promise<void> {
+  const { schema, where } = address;
   const name = `"${schema}"`;
   await client.query("BEGIN");
   try {
     await client.query("SELECT pg_advisory_xact_lock($1, hashtext($2))", [lockSpace, schema]);
-    const found = await versionOf(client, schema);
+    const found = await versionOf(client, address, kind);
     if (found > migrations.length) {
       const known = migrations.length;
       const message = `The schema ${name} of ${where} was written by a newer Millrace (schema ${found}; this one knows ${known}). Upgrade this process.`;
@@ -37,6 +49,7 @@ async function migrateUnderLock(client: PoolClient, { schema, where }: Address):
          INSERT INTO store (version) VALUES (0)`,
       );
     for (const migration of migrations.slice(found)) await client.query(migration);
+    if (found === 0 && kind === "projection") await client.query(projectionTables);
     await client.query("UPDATE store SET version = $1", [migrations.length]);
     await client.query("COMMIT");
   } catch (error) {
@@ -45,14 +58,25 @@ async function migrateUnderLock(client: PoolClient, { schema, where }: Address):
   }
 }
 
-/** The version of a schema; 0 if it is not there yet. */
-async function versionOf(client: PoolClient, schema: string): Promise<number> {
+/** The version of a schema; 0 if it is not there yet. One that is for something else is left alone. */
+async function versionOf(
+  client: PoolClient,
+  { schema, where }: Address,
+  kind: SchemaKind,
+): Promise<number> {
   // The catalog itself, because a look by name may come from before the wait for the lock.
   const tables = await client.query(
-    "SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = 'store'",
+    "SELECT tablename FROM pg_tables WHERE schemaname = $1 AND tablename IN ('store', 'projection')",
     [schema],
   );
   if (tables.rows.length === 0) return 0;
+  const isProjection = tables.rows.some(({ tablename }) => tablename === "projection");
+  if (isProjection !== (kind === "projection")) {
+    const found = isProjection ? "a projection of jobs that are kept elsewhere" : "a store of jobs";
+    const wanted = isProjection ? "a store" : "a projection";
+    const message = `The schema "${schema}" of ${where} is ${found}, and cannot be opened as ${wanted}. Name another with ?schema= in the URL.`;
+    throw new StoreCorrupt({ url: where, message });
+  }
   const { rows } = await client.query(`SELECT version FROM "${schema}".store`);
   return Number(rows[0]?.version ?? 0);
 }

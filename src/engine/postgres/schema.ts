@@ -3,6 +3,19 @@
  * Tables and columns are those of the SQLite store; text compares by bytes, as it does there.
  */
 
+/** What a projection has besides: whose it is and how far it has come, and the jobs that wait for a ticket. */
+export const projectionTables = `
+  CREATE TABLE projection (
+    position bigint NOT NULL, ignored bigint NOT NULL, leader_until bigint,
+    identity text COLLATE "C" NOT NULL, origin text COLLATE "C" NOT NULL, leader text COLLATE "C"
+  );
+  -- Jobs that were put in line before their time and have had no ticket since it came.
+  CREATE TABLE delayed (
+    n bigint PRIMARY KEY, run_at bigint NOT NULL, lane int NOT NULL, version int NOT NULL, id text COLLATE "C" NOT NULL
+  );
+  CREATE INDEX delayed_by_time ON delayed (lane, run_at);
+  `;
+
 /** Each migration brings a store from the version before to its own. */
 export const migrations: readonly string[] = [
   `

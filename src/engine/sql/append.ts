@@ -12,7 +12,7 @@ import { createContinuation, createJob, isTaken } from "./create.js";
 import { moveOn } from "./place.js";
 import { blockingRecord, writeRecord } from "./records.js";
 import { keyOfScope, type Place, placeSlim, promoteKey, takeLease, takeWaiting } from "./slim.js";
-import { int, intOrNull, type SqlRow, type Step, text } from "./statement.js";
+import { int, intOrNull, type SqlRow, type Statement, type Step, text } from "./statement.js";
 import type { Transaction } from "./transaction.js";
 
 const conflict: AppendOutcome = { outcome: "conflict" };
@@ -133,17 +133,7 @@ function* changeEnded(tx: Transaction, change: FlatChange, row: SqlRow): Step<Ap
   const key = row.key_hash as string | null;
   // A job that takes a place of its key again stands in the log where it took it: behind those who were let in before.
   if (change.name === "retried" && key !== null) yield* tx.dialect.lockKey(key);
-  const [changed] = yield change.name === "dismissed"
-    ? {
-        sql: `UPDATE jobs SET state = ?, version = ?, updated_at = ?, detail = coalesce(?, detail)
-          WHERE n = ? AND version = ? AND state IS NOT NULL RETURNING n`,
-        values: [change.state, change.version, change.at, change.detail, n, change.expectVersion],
-      }
-    : {
-        sql: `UPDATE jobs SET state = NULL, run_at = ?, ended_at = NULL, detail = NULL, aggregate = NULL,
-          deadline = NULL WHERE n = ? AND version = ? AND state IS NOT NULL RETURNING n`,
-        values: [change.runAt, n, change.expectVersion],
-      };
+  const [changed] = yield endedStatement(change, n);
   if (!changed) return conflict;
   yield* tx.dialect.appendEvent(tx, n, change.values);
   if (change.name === "dismissed") {
@@ -172,6 +162,22 @@ function* changeEnded(tx: Transaction, change: FlatChange, row: SqlRow): Step<Ap
   return appended;
 }
 
+/** Marks an ended job as dismissed, or opens it for another run, if it is at the expected version. Gives a row if it was. */
+export function endedStatement(change: FlatChange, n: number): Statement {
+  const { name, state, version, at, detail, runAt, expectVersion } = change;
+  return name === "dismissed"
+    ? {
+        sql: `UPDATE jobs SET state = ?, version = ?, updated_at = ?, detail = coalesce(?, detail)
+          WHERE n = ? AND version = ? AND state IS NOT NULL RETURNING n`,
+        values: [state, version, at, detail, n, expectVersion],
+      }
+    : {
+        sql: `UPDATE jobs SET state = NULL, run_at = ?, ended_at = NULL, detail = NULL, aggregate = NULL,
+          deadline = NULL WHERE n = ? AND version = ? AND state IS NOT NULL RETURNING n`,
+        values: [runAt, n, expectVersion],
+      };
+}
+
 /** Removes a job and its log. The `deleted` event stays for readers of the feed until it is pruned. */
 function* deleteJob(tx: Transaction, change: FlatChange, row: SqlRow): Step<AppendOutcome> {
   const n = int(row, "n");
@@ -197,6 +203,15 @@ function* deleteJob(tx: Transaction, change: FlatChange, row: SqlRow): Step<Appe
     if (!ended) return conflict;
   }
   yield* tx.dialect.appendEvent(tx, n, change.values);
+  yield* removeJob(row);
+  if (key !== null) yield* promoteKey(tx, key);
+  tx.woke.ended = true;
+  return appended;
+}
+
+/** Removes all rows of a job but its slim one and the `deleted` event. Those that wait for it are told how it ended. */
+export function* removeJob(row: SqlRow): Step<void> {
+  const n = int(row, "n");
   yield* forgetBlockers(row);
   yield {
     sql: "DELETE FROM events WHERE job = ? AND name <> 'created' AND name <> 'deleted'",
@@ -205,9 +220,6 @@ function* deleteJob(tx: Transaction, change: FlatChange, row: SqlRow): Step<Appe
   yield { sql: "DELETE FROM events WHERE seq = ?", values: [n] };
   yield { sql: "DELETE FROM tags WHERE n = ?", values: [n] };
   yield { sql: "DELETE FROM jobs WHERE n = ?", values: [n] };
-  if (key !== null) yield* promoteKey(tx, key);
-  tx.woke.ended = true;
-  return appended;
 }
 
 /** Notes that only the holder of the lease may write. */
@@ -244,7 +256,7 @@ function* markNoted(row: SqlRow): Step<void> {
 }
 
 /** The worker of a job that was ended from outside has let go of it: its slots are free. */
-function* confirmEnd(tx: Transaction, id: string, token: number): Step<void> {
+export function* confirmEnd(tx: Transaction, id: string, token: number): Step<void> {
   const rows = yield {
     sql: "DELETE FROM slots WHERE job = ? AND token = ? AND until IS NOT NULL RETURNING scope",
     values: [id, token],

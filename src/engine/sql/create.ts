@@ -15,7 +15,7 @@ import { Overtaken } from "./overtaken.js";
 import { endJob, endStatement } from "./place.js";
 import { readEvents } from "./read.js";
 import { eventFrom, eventValues, headColumns, headOf, headValues } from "./rows.js";
-import { keyScope, placeSlim, promoteKey, takeWaiting } from "./slim.js";
+import { keyScope, placeSlim, promoteKey, type Slim, takeWaiting } from "./slim.js";
 import { int, type Step, text } from "./statement.js";
 import type { Transaction } from "./transaction.js";
 
@@ -122,14 +122,15 @@ function* storeWide(
   return { n, lane };
 }
 
-function* storeJob(
+/** Stores a job that is let in: its first event, its wide row, and its place in line, which it gives. */
+export function* storeJob(
   tx: Transaction,
   change: FlatChange,
   job: NewJob,
   policy: PolicyOutcome | null,
-): Step<void> {
+): Step<Slim> {
   const { n, lane } = yield* storeWide(tx, change, job, policy);
-  yield* placeSlim(tx, {
+  const slim: Slim = {
     n,
     id: change.id,
     lane,
@@ -147,7 +148,9 @@ function* storeJob(
     key: job.key?.hash ?? null,
     keyMax: job.key?.maxActive ?? null,
     noted: 0,
-  });
+  };
+  yield* placeSlim(tx, slim);
+  return slim;
 }
 
 /** Asks `core` whether the key has room, with the facts as they are in this transaction. */
@@ -227,9 +230,9 @@ function* replaceJob(tx: Transaction, id: string, replacement: FlatChange): Step
 }
 
 /** Remembers the key, its limits and what its policy last did. */
-function* recordKey(
+export function* recordKey(
   tx: Transaction,
-  job: NewJob,
+  job: Pick<NewJob, "service" | "type">,
   policy: JobKeyPolicy,
   outcome: PolicyOutcome,
 ): Step<void> {

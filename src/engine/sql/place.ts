@@ -68,6 +68,11 @@ export function* endJob(tx: Transaction, taken: Taken, after: After): Step<void>
 /** The events by which a lapsed lease lets another job of the key take over. */
 const takeovers: ReadonlySet<string> = new Set(["stale", "retry", "dead"]);
 
+/** Whether an event let another job of its key take over. */
+export function isTakeover({ lapse, name }: Pick<FlatChange, "lapse" | "name">): boolean {
+  return lapse && takeovers.has(name);
+}
+
 /** Puts a job where its event leads it, and gives back or keeps what it held. */
 export function* moveOn(
   tx: Transaction,
@@ -85,23 +90,28 @@ export function* moveOn(
   if (lease !== null) tx.woke.ready = true;
   if (slim.key === null) return;
   yield* promoteKey(tx, slim.key);
-  if (change.lapse && takeovers.has(change.name))
+  if (isTakeover(change))
     yield { sql: "UPDATE keys SET takeovers = takeovers + 1 WHERE hash = ?", values: [slim.key] };
 }
 
 /** A job that is to run again waits for its new time; the wide row keeps that time, so that the job can be found. */
 function* placeAgain(tx: Transaction, slim: Slim, change: FlatChange): Step<void> {
-  const runAt = change.name === "unblocked" ? slim.runAt : change.runAt;
-  if (runAt !== slim.runAt)
-    yield { sql: "UPDATE jobs SET run_at = ? WHERE n = ?", values: [runAt, slim.n] };
-  yield* placeSlim(tx, {
+  const next = waitingAgain(slim, change);
+  if (next.runAt !== slim.runAt)
+    yield { sql: "UPDATE jobs SET run_at = ? WHERE n = ?", values: [next.runAt, slim.n] };
+  yield* placeSlim(tx, next);
+}
+
+/** A job as it waits after an event that lets it run again. */
+export function waitingAgain(slim: Slim, change: FlatChange): Slim {
+  return {
     ...slim,
-    runAt,
+    runAt: change.name === "unblocked" ? slim.runAt : change.runAt,
     state: change.state,
     version: change.version,
     run: change.run,
     tries: change.tries,
     updatedAt: change.at,
     detail: change.detail,
-  });
+  };
 }

@@ -1,11 +1,15 @@
 /**
  * Reading the logs of jobs.
  */
+import { fold } from "../../core/evolve.js";
+import type { LoadedJob } from "../engine.js";
 import {
   type EventValues,
   eventColumns,
+  eventFrom,
   type HeadValues,
   headColumns,
+  headOf,
   headValues,
   valuesOf,
 } from "./rows.js";
@@ -15,6 +19,15 @@ import { int, type Step } from "./statement.js";
 export interface JobLog {
   readonly head: HeadValues;
   readonly events: readonly EventValues[];
+}
+
+/** A job, folded from its log. */
+export function loadedJob(log: JobLog, history: boolean): LoadedJob | null {
+  const head = headOf(log.head);
+  const events = log.events.map((values) => eventFrom(head, values));
+  const job = fold(events);
+  if (!job) return null;
+  return history ? { job, events } : { job };
 }
 
 /** Reads the logs of jobs, in the order of the ids; `null` for one that does not exist. */

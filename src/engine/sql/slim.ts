@@ -73,7 +73,7 @@ function slimValues(slim: Slim): SqlValue[] {
 }
 
 /** A slim job from a row of `waiting` or `ready`. */
-function slimFromRow(row: SqlRow): Slim {
+export function slimFromRow(row: SqlRow): Slim {
   return {
     n: int(row, "n"),
     id: text(row, "id"),
@@ -131,7 +131,8 @@ export function* placeSlim(tx: Transaction, slim: Slim): Step<void> {
   yield* promoteKey(tx, slim.key);
 }
 
-function* wait(slim: Slim, cause: WaitCause): Step<void> {
+/** Lets a job wait. */
+export function* wait(slim: Slim, cause: WaitCause): Step<void> {
   yield { sql: insertWaiting, values: [...slimValues(slim), cause] };
 }
 
@@ -142,7 +143,7 @@ function* hasFreeSlot(tx: Transaction, slim: Slim): Step<boolean> {
 }
 
 /** How many slots of a scope are taken, counted no further than `atMost`. */
-function* slotsTaken(scope: string, now: number, atMost: number): Step<number> {
+export function* slotsTaken(scope: string, now: number, atMost: number): Step<number> {
   const [row] = yield {
     sql: "SELECT count(*) AS taken FROM (SELECT 1 FROM slots WHERE scope = ? AND (until IS NULL OR until > ?) LIMIT ?) AS held",
     values: [scope, now, atMost],
@@ -151,7 +152,7 @@ function* slotsTaken(scope: string, now: number, atMost: number): Step<number> {
 }
 
 /** Takes a slot for a job under a token. It lasts as long as the lease, until its job is ended from outside. */
-function takeSlot(scope: string, id: string, token: number): Statement {
+export function takeSlot(scope: string, id: string, token: number): Statement {
   return {
     sql: `INSERT INTO slots (scope, job, token, until) VALUES (?,?,?,NULL)
       ON CONFLICT (scope, job, token) DO UPDATE SET until = NULL`,
@@ -282,6 +283,11 @@ export function* takeWaiting(at: Place, version: number): Step<Taken | null> {
   if (slim.key !== null) yield freeSlot(keyScope(slim.key), slim.id, slim.token + 1);
   return { slim, lease: null };
 }
+
+/** Gives an active job its lease. */
+export const insertLease = `INSERT INTO leases (id, n, lane, rank, run_at, version, run, tries, token, deadline, key, key_max,
+  worker, started_at, updated_at, heartbeat_at, until, capped, cancel, blocked)
+  VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,0,0)`;
 
 const leaseColumns =
   "n, id, lane, rank, run_at, version, run, tries, token, deadline, started_at, key, key_max, until, blocked";

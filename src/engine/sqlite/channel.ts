@@ -3,20 +3,18 @@
  */
 import { Worker } from "node:worker_threads";
 import { type BatchAnswer, Batcher } from "../batching.js";
-import { type AppendOutcome, batchMax } from "../engine.js";
+import { type AppendOutcome, batchMax, type ClaimAsk } from "../engine.js";
 import { storeError } from "./faults.js";
-import type { Reply, Request, Response, ThreadData, Woke } from "./protocol.js";
-import type { Read } from "./reads.js";
-import type { Write } from "./writes.js";
+import type { Operation, Reply, Request, Response, ThreadData, Woke } from "./protocol.js";
 
 /** A thread that carries out operations of one kind. */
-export class Channel<Operation extends Write | Read> {
+export class Channel<Asked extends Operation> {
   readonly #url: string;
   readonly #now: () => number | null;
   readonly #onWoke: (woke: Woke) => void;
   readonly #worker: Worker;
   readonly #role: ThreadData["role"];
-  readonly #batcher: Batcher<Operation, unknown>;
+  readonly #batcher: Batcher<Asked, unknown>;
   readonly #answers = new Map<
     number,
     { resolve: (response: Response) => void; reject: (error: unknown) => void }
@@ -30,6 +28,8 @@ export class Channel<Operation extends Write | Read> {
 
   constructor(options: {
     readonly url: string;
+    /** The file that the thread runs. */
+    readonly thread: URL;
     readonly path: string;
     readonly role: ThreadData["role"];
     readonly now: () => number | null;
@@ -40,11 +40,11 @@ export class Channel<Operation extends Write | Read> {
     this.#role = options.role;
     this.#onWoke = options.onWoke ?? (() => {});
     const workerData: ThreadData = { path: options.path, role: options.role };
-    this.#worker = new Worker(new URL("./thread.js", import.meta.url), {
+    this.#worker = new Worker(options.thread, {
       workerData,
       name: `millrace-${options.role}`,
     });
-    this.#batcher = new Batcher<Operation, unknown>((items) => this.#send(items), {
+    this.#batcher = new Batcher<Asked, unknown>((items) => this.#send(items), {
       weightMax: batchMax,
       weigh,
     });
@@ -74,7 +74,7 @@ export class Channel<Operation extends Write | Read> {
   }
 
   /** Carries out one operation with the next batch. */
-  call(operation: Operation): Promise<unknown> {
+  call(operation: Asked): Promise<unknown> {
     if (this.#closed !== null) return Promise.reject(this.#closedError());
     if (this.#dead) return Promise.reject(this.#dead);
     return this.#batcher.call(operation);
@@ -94,7 +94,7 @@ export class Channel<Operation extends Write | Read> {
     await this.#exited;
   }
 
-  async #send(operations: readonly Operation[]): Promise<readonly BatchAnswer<unknown>[]> {
+  async #send(operations: readonly Asked[]): Promise<readonly BatchAnswer<unknown>[]> {
     await this.#opened;
     if (this.#dead) throw this.#dead;
     this.#lastId += 1;
@@ -103,14 +103,14 @@ export class Channel<Operation extends Write | Read> {
       this.#role === "writer"
         ? { id, now: this.#now(), writes: operations }
         : { id, now: this.#now(), reads: operations }
-    ) as Request;
+    ) satisfies Request<Asked, Asked>;
     const answer = this.#expect(id);
     this.#worker.postMessage(request);
     const { replies } = await answer;
     return replies.map((reply, index) => this.#answerOf(reply, operations[index]));
   }
 
-  #answerOf(reply: Reply, operation: Operation | undefined): BatchAnswer<unknown> {
+  #answerOf(reply: Reply, operation: Asked | undefined): BatchAnswer<unknown> {
     if ("answer" in reply) return reply;
     if ("fault" in reply) return { fault: storeError(reply.fault, this.#url) };
     const answers: unknown[] = [];
@@ -163,9 +163,9 @@ export class Channel<Operation extends Write | Read> {
 /** The operations that answer for each of their items, also for one that failed. */
 const appends: ReadonlySet<string> = new Set(["create", "append", "settle", "end"]);
 
-function weigh(operation: Write | Read): number {
-  if (!("items" in operation)) return 1;
-  return operation.kind === "claim"
-    ? operation.items.reduce((sum, ask) => sum + ask.limit, 0)
-    : operation.items.length;
+function weigh({ kind, items }: Operation): number {
+  if (items === undefined) return 1;
+  return kind === "claim"
+    ? (items as readonly ClaimAsk[]).reduce((sum, ask) => sum + ask.limit, 0)
+    : items.length;
 }

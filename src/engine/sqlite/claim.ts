@@ -12,7 +12,7 @@ import { endStatement } from "../sql/place.js";
 import { readEvents } from "../sql/read.js";
 import { readRecord } from "../sql/records.js";
 import { eventValues, type HeadValues } from "../sql/rows.js";
-import { freeKeySlot, promoteDue, sweepSlots } from "../sql/slim.js";
+import { freeKeySlot, insertLease, promoteDue, sweepSlots } from "../sql/slim.js";
 import { arrays, type SqlRow, type SqlValue, type Step } from "../sql/statement.js";
 import type { Transaction } from "../sql/transaction.js";
 import { insertEvent } from "./dialect.js";
@@ -128,9 +128,6 @@ function compareRows(a: ReadyRow, b: ReadyRow): number {
 }
 
 const deleteReady = "DELETE FROM ready WHERE lane = ? AND rank = ? AND run_at = ? AND id = ?";
-const insertLease = `INSERT INTO leases (id, n, lane, rank, run_at, version, run, tries, token, deadline, key, key_max,
-  worker, started_at, updated_at, heartbeat_at, until, capped, cancel, blocked)
-  VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,0,0)`;
 
 /** Events are stored without the context, which stands beside the first one. */
 const notStored: JobContext = { requestId: "", traceId: "", traceparent: "" };

@@ -8,7 +8,7 @@ import { dirname } from "node:path";
 import type { Database, Statement as Prepared } from "better-sqlite3";
 import type { SqlRow, Statement, Step } from "../sql/statement.js";
 import { FaultError } from "./faults.js";
-import { applicationId, migrations } from "./schema.js";
+import { applicationId, migrations, projectionId, projectionTables } from "./schema.js";
 
 /** How long a connection waits for others before it gives up. */
 const busyTimeoutMs = 10_000;
@@ -27,19 +27,33 @@ export interface Connection {
   close(): void;
 }
 
+/** What a file is for, which is marked in it: a store of jobs, or a projection of a log that is kept elsewhere. */
+export type FileKind = keyof typeof kinds;
+
+const kinds = {
+  store: { applicationId, synchronous: "FULL", ours: "a store of jobs", tables: "" },
+  // What a crash takes from a projection is read from the log again.
+  projection: {
+    applicationId: projectionId,
+    synchronous: "NORMAL",
+    ours: "a projection of jobs that are kept elsewhere",
+    tables: projectionTables,
+  },
+} as const;
+
 /** Opens a file for writing, making it if there is none. */
-export function openWriter(path: string): Connection {
+export function openWriter(path: string, kind: FileKind = "store"): Connection {
   const database = openDatabase(path);
   try {
     database.pragma(`busy_timeout = ${busyTimeoutMs}`);
-    refuseStrangers(database, path);
+    refuseStrangers(database, path, kind);
     database.pragma("journal_mode = WAL");
-    database.pragma("synchronous = FULL");
+    database.pragma(`synchronous = ${kinds[kind].synchronous}`);
     database.pragma(`wal_autocheckpoint = ${checkpointPages}`);
     database.pragma(`journal_size_limit = ${walBytesMax}`);
     database.pragma(`cache_size = ${-cacheKibibytes}`);
     database.pragma("temp_store = MEMORY");
-    migrate(database, path);
+    migrate(database, path, kind);
     return connection(database);
   } catch (error) {
     database.close();
@@ -93,8 +107,8 @@ function loadDriver(): DatabaseClass {
   }
 }
 
-/** Another program's database is left alone. */
-function refuseStrangers(database: Database, path: string): void {
+/** Another program's database is left alone, and so is one of ours that is for something else. */
+function refuseStrangers(database: Database, path: string, kind: FileKind): void {
   // One statement, so that a process that makes the file at this moment is not taken for a stranger.
   const [row] = database
     .prepare(
@@ -102,13 +116,17 @@ function refuseStrangers(database: Database, path: string): void {
         (SELECT count(*) FROM sqlite_schema) AS tables`,
     )
     .all() as { id: number; tables: number }[];
-  if (row === undefined || row.id === applicationId || (row.id === 0 && row.tables === 0)) return;
-  const message = `${path} is the database of another program. Name another file for the jobs.`;
+  if (row === undefined || row.id === kinds[kind].applicationId) return;
+  if (row.id === 0 && row.tables === 0) return;
+  const other = Object.values(kinds).find((known) => known.applicationId === row.id);
+  const message = other
+    ? `${path} is ${other.ours}, and cannot be opened as ${kinds[kind].ours}. Name another file.`
+    : `${path} is the database of another program. Name another file for the jobs.`;
   throw new FaultError({ kind: "corrupt", message });
 }
 
 /** Brings the schema to the newest version, one process at a time. */
-function migrate(database: Database, path: string): void {
+function migrate(database: Database, path: string, kind: FileKind): void {
   const known = migrations.length;
   const versionNow = () => Number(database.pragma("user_version", { simple: true }));
   if (versionNow() === known) return;
@@ -120,7 +138,8 @@ function migrate(database: Database, path: string): void {
         throw new FaultError({ kind: "too_new", message, found, known });
       }
       for (const migration of migrations.slice(found)) database.exec(migration);
-      database.pragma(`application_id = ${applicationId}`);
+      if (found === 0) database.exec(kinds[kind].tables);
+      database.pragma(`application_id = ${kinds[kind].applicationId}`);
       database.pragma(`user_version = ${known}`);
     })
     .immediate();

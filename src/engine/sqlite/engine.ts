@@ -4,7 +4,7 @@
 import { resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { JobEvent } from "../../core/event.js";
-import { evolve, fold } from "../../core/evolve.js";
+import { evolve } from "../../core/evolve.js";
 import type { Job } from "../../core/job.js";
 import type { Capabilities } from "../capabilities.js";
 import { type Clock, systemClock } from "../clock.js";
@@ -31,7 +31,7 @@ import type { RecordWrite, StoredRecord, SwapOutcome } from "../record.js";
 import { flatChange, isNote, noteChange } from "../sql/change.js";
 import { Commits } from "../sql/commits.js";
 import { isPlainCreate, isPlainEnd, plainCreate, plainEnd } from "../sql/plain.js";
-import type { JobLog } from "../sql/read.js";
+import { loadedJob } from "../sql/read.js";
 import { type EventValues, eventFrom, eventLength, type HeadValues, headOf } from "../sql/rows.js";
 import type { CallerTransaction, SyncTransaction } from "../transaction.js";
 import { Channel } from "./channel.js";
@@ -53,6 +53,9 @@ const capabilities: Capabilities = {
 /** How many events the feed reads at a time. */
 const feedChunk = 500;
 
+/** What the engine's threads run. */
+const thread = new URL("./thread.js", import.meta.url);
+
 /** Opens the engine on a file, making it if there is none. */
 export async function openSqlite(
   url: string,
@@ -64,7 +67,7 @@ export async function openSqlite(
 }
 
 /** The path that a `file:` URL names: `file:jobs.db` is relative, `file:///var/lib/jobs.db` is absolute. */
-function filePath(url: string): string {
+export function filePath(url: string): string {
   return url.startsWith("file://")
     ? fileURLToPath(url)
     : resolve(decodeURIComponent(url.slice("file:".length)));
@@ -90,6 +93,7 @@ class SqliteEngine implements Engine {
     this.#commits = new Commits(clock);
     this.#writer = new Channel<Write>({
       url,
+      thread,
       path,
       role: "writer",
       now: () => this.#given(),
@@ -268,6 +272,7 @@ class SqliteEngine implements Engine {
     if (this.#reader?.isDead) this.#reader = null;
     this.#reader ??= new Channel<Read>({
       url: this.url,
+      thread,
       path: this.#path,
       role: "reader",
       now: () => this.#given(),
@@ -300,15 +305,6 @@ function appendWrite(changes: readonly Change[]): AppendWrite {
 function settleWrite(changes: readonly Change[]): AppendWrite {
   if (changes.every(isPlainEnd)) return { kind: "end", items: changes.map(plainEnd) };
   return { kind: "settle", items: changes.map(flatChange) };
-}
-
-/** A job, folded from its log. */
-function loadedJob(log: JobLog, history: boolean): LoadedJob | null {
-  const head = headOf(log.head);
-  const events = log.events.map((values) => eventFrom(head, values));
-  const job = fold(events);
-  if (!job) return null;
-  return history ? { job, events } : { job };
 }
 
 /** A claimed job, folded from the values that came with it. */

@@ -2,8 +2,12 @@
  * What travels between the engine and its threads.
  */
 import type { Fault } from "./faults.js";
-import type { Read } from "./reads.js";
-import type { Write } from "./writes.js";
+
+/** An operation by name; one that writes has items, each answered for itself. */
+export interface Operation {
+  readonly kind: string;
+  readonly items?: readonly unknown[];
+}
 
 /** What a thread is started with. */
 export interface ThreadData {
@@ -15,7 +19,7 @@ export interface ThreadData {
  * A batch of writes for one transaction, or of reads. The time is given where a clock of the caller's own rules;
  * otherwise it is the machine's at the moment when the transaction has the file to itself.
  */
-export type Request =
+export type Request<Write extends Operation, Read extends Operation> =
   | { readonly id: number; readonly now: number | null; readonly writes: readonly Write[] }
   | { readonly id: number; readonly now: number | null; readonly reads: readonly Read[] };
 

@@ -5,6 +5,9 @@
 /** Marks a file as a Millrace store ("MILL" in ASCII), so that another program's database is not written to. */
 export const applicationId = 0x4d494c4c;
 
+/** Marks a file as a projection ("MILP"), which is disposable and must never be taken for a store. */
+export const projectionId = 0x4d494c50;
+
 /** Each migration brings a store from the version before to its own. */
 export const migrations: readonly string[] = [
   `
@@ -103,3 +106,16 @@ export const migrations: readonly string[] = [
   CREATE INDEX records_expiry ON records (expires_at) WHERE expires_at IS NOT NULL;
   `,
 ];
+
+/** What a projection has besides: whose it is and how far it has come, and the jobs that wait for a ticket. */
+export const projectionTables = `
+  CREATE TABLE projection (
+    identity TEXT NOT NULL, origin TEXT NOT NULL, position INTEGER NOT NULL, ignored INTEGER NOT NULL,
+    leader TEXT, leader_until INTEGER
+  ) STRICT;
+  -- Jobs that were put in line before their time and have had no ticket since it came.
+  CREATE TABLE delayed (
+    n INTEGER PRIMARY KEY, lane INTEGER NOT NULL, run_at INTEGER NOT NULL, id TEXT NOT NULL, version INTEGER NOT NULL
+  ) STRICT;
+  CREATE INDEX delayed_by_time ON delayed (lane, run_at);
+  `;

@@ -1,0 +1,59 @@
+/**
+ * What a log tells a projection, and the same as flat values that are cheap to carry from thread to thread.
+ */
+import type { JobEvent } from "../../core/event.js";
+import type { PolicyOutcome } from "../../core/job.js";
+import { transitions } from "../../core/transitions.js";
+import { type FlatChange, flatChange } from "../sql/change.js";
+
+/** One event with its place in the log. */
+export interface LoggedEvent {
+  /** Grows from event to event; a log may leave numbers out. */
+  readonly seq: number;
+  readonly event: JobEvent;
+  /** Until when the lease of a `started` event holds; one that names none has lapsed at once. */
+  readonly leaseUntil?: number;
+}
+
+/** The lease that a process has renewed. */
+export interface RenewedLease {
+  readonly jobId: string;
+  readonly token: number;
+  readonly until: number;
+  /** When it was renewed. */
+  readonly at: number;
+}
+
+/** An entry of the log in flat values. */
+export interface FlatEntry {
+  readonly seq: number;
+  readonly service: string;
+  readonly worker: string | null;
+  readonly leaseUntil: number | null;
+  readonly policy: PolicyOutcome | null;
+  /** `null` for an event that this version does not know. */
+  readonly change: FlatChange | null;
+}
+
+/** Flattens an entry of the log. */
+export function flatEntry({ seq, event, leaseUntil = event.at }: LoggedEvent): FlatEntry {
+  const { service, type, jobId } = event;
+  const isStart = event.name === "started";
+  return {
+    seq,
+    service,
+    worker: isStart ? event.worker : null,
+    leaseUntil: isStart ? leaseUntil : null,
+    policy: event.name === "created" ? (event.policy ?? null) : null,
+    change: Object.hasOwn(transitions, event.name)
+      ? flatChange({ job: { service, type, id: jobId }, expect: expectOf(event), event })
+      : null,
+  };
+}
+
+/** What the writer of an event must have seen. */
+function expectOf(event: JobEvent): { readonly version: number; readonly token?: number } {
+  const version = event.version - 1;
+  const token = "token" in event ? event.token : undefined;
+  return token === undefined ? { version } : { version, token };
+}

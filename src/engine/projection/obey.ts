@@ -1,0 +1,292 @@
+/**
+ * Applying events: the log has decided, and the rows follow. What the fold would ignore changes nothing.
+ */
+import type { EventName } from "../../core/event.js";
+import { ignoredReason } from "../../core/evolve.js";
+import { isEnded, type JobState } from "../../core/job.js";
+import { confirmEnd, endedStatement, removeJob } from "../sql/append.js";
+import type { FlatChange } from "../sql/change.js";
+import { recordKey, storeJob } from "../sql/create.js";
+import { moveOn, waitingAgain } from "../sql/place.js";
+import {
+  freeSlot,
+  insertLease,
+  keyScope,
+  placeSlim,
+  promoteKey,
+  type Slim,
+  takeSlot,
+} from "../sql/slim.js";
+import type { Step } from "../sql/statement.js";
+import type { FlatEntry } from "./entry.js";
+import { countTakeovers, forgetOfKey, leaveReady, withdrawSlots } from "./keys.js";
+import { isOpen, type Known, type KnownJobs, readKnown } from "./known.js";
+import { expect, lookAhead, passTime } from "./time.js";
+import type { ProjectionTransaction } from "./transaction.js";
+
+/** Applies entries in order. Gives how many of them changed nothing. */
+export function* applyEntries(
+  tx: ProjectionTransaction,
+  entries: readonly FlatEntry[],
+): Step<number> {
+  const jobs = yield* readKnown(entries.flatMap(({ change }) => (change ? [change.id] : [])));
+  yield* lookAhead(tx);
+  let ignored = 0;
+  for (const entry of entries) {
+    const { change } = entry;
+    if (!change) {
+      ignored += 1;
+      continue;
+    }
+    tx.seq = entry.seq;
+    tx.now = change.at;
+    yield* passTime(tx);
+    // The slots of a job that is gone are still held by its worker, which confirms like this, too.
+    if (change.name === "staleCompletionIgnored")
+      yield* confirmEnd(tx, change.id, change.expectToken ?? 0);
+    if (isIgnored(jobs.get(change.id), entry, change)) ignored += 1;
+    else yield* apply(tx, jobs, entry, change);
+  }
+  return ignored;
+}
+
+function isIgnored(known: Known | undefined, { service }: FlatEntry, change: FlatChange): boolean {
+  const { id, version, expectToken } = change;
+  const name = change.name as EventName;
+  const standing = known && { ...known.slim, service: known.service };
+  const token = expectToken === null ? null : { token: expectToken };
+  return ignoredReason(standing ?? null, { jobId: id, service, name, version, ...token }) !== null;
+}
+
+/** Applies an event that the fold accepts. */
+function* apply(
+  tx: ProjectionTransaction,
+  jobs: KnownJobs,
+  entry: FlatEntry,
+  change: FlatChange,
+): Step<void> {
+  const name = change.name as EventName;
+  const known = jobs.get(change.id);
+  if (name === "created") {
+    const created = yield* create(tx, entry, change);
+    if (created) jobs.set(change.id, created);
+  } else if (name === "deleted") {
+    yield* remove(tx, known, change);
+    jobs.delete(change.id);
+  } else if (known) {
+    const next = yield* changeKnown(tx, known, name, entry, change);
+    jobs.set(change.id, next);
+  }
+}
+
+/** Applies an event to a job that exists. Gives the job after it. */
+function* changeKnown(
+  tx: ProjectionTransaction,
+  known: Known,
+  name: Exclude<EventName, "created" | "deleted">,
+  entry: FlatEntry,
+  change: FlatChange,
+): Step<Known> {
+  yield* tx.dialect.appendEvent(tx, known.slim.n, change.values);
+  switch (name) {
+    case "started":
+      return yield* start(tx, known, entry, change);
+    case "cancelRequested":
+    case "keyBlocked":
+      return yield* mark(known, change);
+    case "retried":
+    case "dismissed":
+      return yield* changeEnded(tx, known, change);
+    case "ready":
+      if (isDelayed(known.slim) && change.at >= known.slim.runAt) yield dropDelayed(known.slim);
+      return known;
+    case "acknowledged":
+    case "progress":
+    case "logged":
+    case "emitted":
+    case "heartbeat":
+    case "staleCompletionIgnored":
+      return known;
+    case "unblocked":
+    case "unreachable":
+    case "retry":
+    case "released":
+    case "completed":
+    case "failed":
+    case "cancelled":
+    case "expired":
+    case "skipped":
+    case "stale":
+    case "dead":
+      return yield* move(tx, known, change);
+  }
+}
+
+/** A new job. Its key's policy is not asked: the event tells what it did. */
+function* create(
+  tx: ProjectionTransaction,
+  { service, policy }: FlatEntry,
+  change: FlatChange,
+): Step<Known | null> {
+  const job = change.create;
+  if (!job) return null;
+  if (job.key) yield* recordKey(tx, job, job.key, policy ?? { outcome: "accepted" });
+  const slim = yield* storeJob(tx, change, job, null);
+  yield* delay(tx, slim);
+  return { service, slim, lease: null, chainId: job.chainId };
+}
+
+/** A job starts, whether it had the slot of its key reserved or not. */
+function* start(
+  tx: ProjectionTransaction,
+  known: Known,
+  { worker, leaseUntil }: FlatEntry,
+  { version, run, tries, expectToken, at }: FlatChange,
+): Step<Known> {
+  const { slim } = known;
+  const { n, id, lane, rank, runAt, deadline, key, keyMax } = slim;
+  const token = expectToken ?? slim.token + 1;
+  const until = leaseUntil ?? at;
+  const hadSlot = yield* leaveLine(slim, token);
+  if (key !== null && !hadSlot) yield takeSlot(keyScope(key), id, token);
+  const lease = [id, n, lane, rank, runAt, version, run, tries, token, deadline, key, keyMax];
+  yield { sql: insertLease, values: [...lease, worker, at, at, at, until, 0] };
+  if (key !== null && !hadSlot) yield* withdrawSlots(tx, key, keyMax ?? 1);
+  return {
+    ...known,
+    slim: {
+      ...slim,
+      ...{ state: "active", version, run, tries, token, startedAt: at, updatedAt: at },
+      detail: null,
+      noted: 1,
+    },
+    lease: { until, blocked: false },
+  };
+}
+
+/** An active job stays active: it is asked to stop, or its key stays blocked. */
+function* mark(known: Known, { name, version, at, id }: FlatChange): Step<Known> {
+  const blocks = name === "keyBlocked";
+  yield {
+    sql: `UPDATE leases SET version = ?, updated_at = ?, ${blocks ? "blocked = 1" : "cancel = 1"} WHERE id = ?`,
+    values: [version, at, id],
+  };
+  const lease = known.lease && { ...known.lease, blocked: known.lease.blocked || blocks };
+  return { ...known, slim: { ...known.slim, version, updatedAt: at }, lease };
+}
+
+/** An ended job is dismissed, or opens another run. */
+function* changeEnded(
+  tx: ProjectionTransaction,
+  known: Known,
+  change: FlatChange,
+): Step<Known> {
+  const { slim } = known;
+  yield endedStatement(change, slim.n);
+  if (change.name === "dismissed") return { ...known, slim: ended(slim, change) };
+  const next = { ...waitingAgain(slim, change), deadline: null, noted: 1 };
+  yield* placeSlim(tx, next);
+  yield* delay(tx, next);
+  return { ...known, slim: next };
+}
+
+/** A job moves on: to its end, or back among those that wait. */
+function* move(tx: ProjectionTransaction, known: Known, change: FlatChange): Step<Known> {
+  const { slim } = known;
+  const lease = leaseAt(known, change);
+  if (lease) yield dropLease(slim);
+  else yield* leaveLine(slim, null);
+  // Outcomes under a token are the worker's own; a key that is released by hand ends the job of another.
+  const confirmed = change.expectToken !== null && !change.lapse && change.name !== "stale";
+  if (lease && !confirmed) expect(tx, lease.until);
+  yield* moveOn(tx, { slim, lease }, change, confirmed);
+  if (isEnded(change.state)) return { ...known, lease: null, slim: ended(slim, change) };
+  const next = waitingAgain(slim, change);
+  yield* delay(tx, next);
+  return { ...known, lease: null, slim: next };
+}
+
+/** The lease of a job at an event. A lapse was decided on the newest renewal, which may not have come here yet. */
+function leaseAt({ lease }: Known, { lapse, at }: FlatChange): Known["lease"] {
+  return lease && lapse ? { ...lease, until: Math.min(lease.until, at) } : lease;
+}
+
+/** A job is removed with everything that is known from it alone. */
+function* remove(
+  tx: ProjectionTransaction,
+  known: Known | undefined,
+  change: FlatChange,
+): Step<void> {
+  if (!known) return yield* tellDependents(change);
+  const { slim, lease, chainId } = known;
+  const { n, id, key } = slim;
+  if (lease) {
+    yield dropLease(slim);
+    expect(tx, lease.until);
+    yield* moveOn(tx, { slim, lease }, { ...change, state: "cancelled" }, false);
+  } else if (isOpen(known)) yield* leaveLine(slim, null);
+  const takeovers = key === null ? 0 : yield* countTakeovers(n);
+  yield* removeJob({ n, id, chain_id: chainId, state: isOpen(known) ? null : slim.state });
+  if (key === null) return;
+  yield* forgetOfKey(tx, { n, key }, takeovers);
+  if (isOpen(known)) yield* promoteKey(tx, key);
+}
+
+/** Where the rest of a removed job's log is gone, its last event still tells those who waited for it how it ended. */
+function* tellDependents({ id, values }: FlatChange): Step<void> {
+  const [, , , , , previous] = values;
+  const last = previous as JobState | null;
+  if (last === null) return;
+  yield {
+    sql: `UPDATE blockers SET state = ? WHERE blocker = ? AND state IS NULL
+      AND (chain = 0 OR NOT EXISTS (SELECT 1 FROM jobs m WHERE m.chain_id = blockers.blocker))`,
+    values: [isEnded(last) ? last : "cancelled", id],
+  };
+}
+
+function ended(slim: Slim, change: FlatChange): Slim {
+  const { state, version, run, tries, at } = change;
+  const detail = change.name === "dismissed" ? (change.detail ?? slim.detail) : change.detail;
+  return { ...slim, state, version, run, tries, updatedAt: at, detail };
+}
+
+/** Takes a job that is not active out of its line. Gives whether it had a slot of its key, which it keeps under this token. */
+function* leaveLine(slim: Slim, token: number | null): Step<boolean> {
+  const { n, id, key } = slim;
+  if (isDelayed(slim)) yield dropDelayed(slim);
+  const waits = key !== null || slim.state === "blocked" || isDelayed(slim);
+  if (waits) yield { sql: "DELETE FROM waiting WHERE n = ?", values: [n] };
+  if (key === null) {
+    yield leaveReady(slim);
+    return false;
+  }
+  const { sql, values } = leaveReady(slim);
+  const [reserved] = yield { sql: `${sql} RETURNING n`, values };
+  if (reserved && token === slim.token + 1) return true;
+  yield freeSlot(keyScope(key), id, slim.token + 1);
+  return false;
+}
+
+/** Whether a job was put in line before its time, and so needs a ticket when that comes. */
+function isDelayed({ runAt, updatedAt }: Slim): boolean {
+  return runAt > updatedAt;
+}
+
+/** A job that waits for its time needs a ticket when that comes. */
+function* delay(tx: ProjectionTransaction, slim: Slim): Step<void> {
+  if (slim.state === "blocked" || !isDelayed(slim)) return;
+  const { n, lane, runAt, id, version } = slim;
+  yield {
+    sql: "INSERT INTO delayed (n, lane, run_at, id, version) VALUES (?,?,?,?,?)",
+    values: [n, lane, runAt, id, version],
+  };
+  expect(tx, runAt);
+}
+
+function dropDelayed({ n }: Slim) {
+  return { sql: "DELETE FROM delayed WHERE n = ?", values: [n] };
+}
+
+function dropLease({ id }: Slim) {
+  return { sql: "DELETE FROM leases WHERE id = ?", values: [id] };
+}

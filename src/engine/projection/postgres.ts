@@ -1,0 +1,138 @@
+/**
+ * A projection in a schema of a PostgreSQL database.
+ */
+import type { Clock } from "../clock.js";
+import { addressOf } from "../postgres/address.js";
+import { Database, loadDriver, run, type Session } from "../postgres/driver.js";
+import { isPassing } from "../postgres/faults.js";
+import { Wake } from "../postgres/wake.js";
+import type { SqlValue, Statement } from "../sql/statement.js";
+import { type Read, type Reads, readItem } from "./reads.js";
+import type { ProjectionStore } from "./store.js";
+import { type ProjectionTransaction, projectionDialect } from "./transaction.js";
+import { performWrite, type Writes } from "./writes.js";
+
+/** How often a transaction is carried out while others keep getting in its way. */
+const triesMax = 10;
+
+export class PostgresProjectionStore implements ProjectionStore {
+  readonly url: string;
+  readonly #database: Database;
+  readonly #wake: Wake;
+  #last: Promise<unknown> = Promise.resolve();
+
+  private constructor(database: Database, wake: Wake) {
+    this.url = database.where;
+    this.#database = database;
+    this.#wake = wake;
+  }
+
+  /** Prepares to connect. */
+  static async to(url: string, clock: Clock): Promise<PostgresProjectionStore> {
+    const address = addressOf(url);
+    const pg = await loadDriver(address.where);
+    const database = new Database(pg, address, () => clock.now(), "projection");
+    const wake = new Wake({
+      clock,
+      channel: `millrace_${address.schema}`,
+      connect: () => database.listener(pg),
+      notify: (channel, payload) => database.notify(channel, payload),
+    });
+    return new PostgresProjectionStore(database, wake);
+  }
+
+  open(): Promise<void> {
+    return this.#guard(() => this.#database.provision());
+  }
+
+  /** Writes of this process follow each other: they would only wait for the same row. */
+  write<Kind extends keyof Writes>(
+    kind: Kind,
+    ask: Writes[Kind]["ask"],
+  ): Promise<Writes[Kind]["answer"]> {
+    const turn = this.#last.then(() => this.#guard(() => this.#again(kind, ask)));
+    this.#last = turn.catch(() => {});
+    return turn;
+  }
+
+  async read<Kind extends keyof Reads>(
+    kind: Kind,
+    ask: Reads[Kind]["ask"],
+  ): Promise<Reads[Kind]["answer"]> {
+    const step = readItem(this.#database.now(), { kind, ask } as Read);
+    return (await this.#guard(() => this.#database.run(step))) as Reads[Kind]["answer"];
+  }
+
+  listen(on: () => void): void {
+    this.#wake.listen("ready", on);
+  }
+
+  async close(): Promise<void> {
+    await this.#last;
+    await this.#wake.close();
+    await this.#database.close();
+  }
+
+  async #again<Kind extends keyof Writes>(
+    kind: Kind,
+    ask: Writes[Kind]["ask"],
+  ): Promise<Writes[Kind]["answer"]> {
+    for (let tries = 1; ; tries++) {
+      try {
+        const { tx, answer } = await this.#database.transaction(async (session, now) => {
+          const begun = begin(now);
+          return { tx: begun, answer: await run(hasty(session), performWrite(begun, kind, ask)) };
+        });
+        if (tx.woke.ready) this.#wake.hint({ ready: true, ended: false, cancel: false });
+        return answer;
+      } catch (error) {
+        if (tries === triesMax || !isPassing(error)) throw error;
+      }
+    }
+  }
+
+  async #guard<Value>(work: () => Promise<Value>): Promise<Value> {
+    try {
+      return await work();
+    } catch (error) {
+      throw this.#database.storeError(error);
+    }
+  }
+}
+
+function begin(now: number): ProjectionTransaction {
+  return {
+    dialect: projectionDialect,
+    now,
+    seq: 0,
+    eventId: () => "",
+    lanes: new Map(),
+    woke: { ready: false, ended: false, cancel: false },
+    nextAt: Number.POSITIVE_INFINITY,
+    lock: "FOR UPDATE",
+    empty: "TRUNCATE",
+  };
+}
+
+/** Sends what gives no rows without waiting, and lets the server remember every plan: there are few, and all are used again. */
+function hasty(session: Session): Session {
+  return {
+    execute: ({ sql, values, raw }: Statement) =>
+      session.execute({
+        sql,
+        values: values.map(fitting),
+        planned: true,
+        ...(raw ? { raw } : null),
+        ...(givesRows(sql) ? null : { silent: true }),
+      }),
+  };
+}
+
+function givesRows(sql: string): boolean {
+  return sql.startsWith("SELECT") || sql.includes("RETURNING");
+}
+
+/** The one character that the server cannot store becomes a space: the log has it, and the view goes on. */
+function fitting(value: SqlValue): SqlValue {
+  return typeof value === "string" && value.includes("\0") ? value.replaceAll("\0", " ") : value;
+}

@@ -1,0 +1,250 @@
+/**
+ * A projection: the read model of jobs whose truth is a log that is kept elsewhere. It obeys: an event of the log is
+ * never refused. It is disposable: cleared, it is the same again after the log is applied from the start.
+ */
+import { randomUUID } from "node:crypto";
+import type { Clock } from "../clock.js";
+import { batchMax, type DueAsk, type DueJob, type LoadedJob } from "../engine.js";
+import { StoreClosed, StoreUnavailable } from "../errors.js";
+import type { Queries, QueryName } from "../query.js";
+import { Commits } from "../sql/commits.js";
+import { loadedJob } from "../sql/read.js";
+import { flatEntry, type LoggedEvent, type RenewedLease } from "./entry.js";
+import type { Owner } from "./header.js";
+import type { ProjectionStore } from "./store.js";
+import type { DueTicket, TicketScope } from "./tickets.js";
+import type { Reads } from "./reads.js";
+import type { MirroredRecord, Writes } from "./writes.js";
+
+/** How long the lead is held. Whoever leads asks again several times within. */
+export const leadMs = 15_000;
+
+/** How a projection stands. */
+export interface ProjectionStatus {
+  readonly position: number;
+  /** How far the position lies behind the newest event of the log. */
+  readonly lag: number;
+  /** How many events changed nothing, because the fold ignores them. */
+  readonly ignored: number;
+  /** Whether this process leads. */
+  readonly leads: boolean;
+}
+
+/** What a projection is opened with. */
+export interface ProjectionOptions extends Owner {
+  readonly clock: Clock;
+}
+
+/** The read model of a log. Any number of processes may have it open; one of them should apply, and all may ask. */
+export class Projection {
+  readonly #store: ProjectionStore;
+  readonly #owner: Owner;
+  readonly #clock: Clock;
+  readonly #commits: Commits;
+  readonly #name = randomUUID();
+  /** The newest position that this process has seen. */
+  #known = 0;
+  #leads = false;
+  #looking: Promise<number> | null = null;
+  #isListening = false;
+  #closed: Promise<void> | null = null;
+
+  private constructor(store: ProjectionStore, { identity, origin, clock }: ProjectionOptions) {
+    this.#store = store;
+    this.#owner = { identity, origin };
+    this.#clock = clock;
+    this.#commits = new Commits(clock);
+  }
+
+  /** Opens a projection, making it if there is none. One of another deployment is refused; that of an older log is cleared. */
+  static async open(store: ProjectionStore, options: ProjectionOptions): Promise<Projection> {
+    try {
+      await store.open();
+      const found = await store.write("enroll", {
+        identity: options.identity,
+        origin: options.origin,
+      });
+      if (found.identity === options.identity) return new Projection(store, options);
+      const message = `${store.url} is the projection of "${found.identity}", not of "${options.identity}". Name another database for the projection.`;
+      throw new StoreUnavailable({ url: store.url, message });
+    } catch (error) {
+      await store.close();
+      throw error;
+    }
+  }
+
+  /** The position of the last event that is applied. */
+  position(): Promise<number> {
+    this.#looking ??= this.#look().finally(() => {
+      this.#looking = null;
+    });
+    return this.#looking;
+  }
+
+  /** How the projection stands against the newest position of the log. */
+  async status(head: number): Promise<ProjectionStatus> {
+    const header = await this.#read("header", null);
+    const { position = 0, ignored = 0 } = header ?? {};
+    return { position, lag: Math.max(head - position, 0), ignored, leads: this.#leads };
+  }
+
+  /**
+   * Applies the events that follow on a position in the log, in order, at most `batchMax` of them in a transaction,
+   * which moves the projection's position, too. Those that are applied already are skipped, so that applying twice is
+   * harmless, and so are two who apply at once. Gives the position after it. Where that lies before the last of the
+   * events, somebody has cleared the projection, and the caller goes on reading the log from there.
+   */
+  async apply(after: number, entries: readonly LoggedEvent[]): Promise<number> {
+    let position = after;
+    let follows = after;
+    for (const chunk of chunks(entries)) {
+      position = await this.#applyChunk(follows, chunk);
+      follows = chunk.at(-1)?.seq ?? follows;
+      if (position < follows) break;
+    }
+    return position;
+  }
+
+  /**
+   * Extends leases that processes have renewed: of active jobs under that token, and the slots that ended ones still hold.
+   * Only who leads, or where nobody ever did, has an effect.
+   */
+  async renew(leases: readonly RenewedLease[]): Promise<void> {
+    for (const items of chunks(leases))
+      await this.#write("renew", { leader: this.#name, items });
+  }
+
+  /** Mirrors records as they are now. Only who leads, or where nobody ever did, has an effect. */
+  async putRecords(records: readonly MirroredRecord[]): Promise<void> {
+    for (const items of chunks(records))
+      await this.#write("records", { leader: this.#name, items });
+  }
+
+  /** Jobs folded from the events that are applied, with these events if they are asked for. */
+  async load(
+    ids: readonly string[],
+    options: { readonly history?: boolean } = {},
+  ): Promise<readonly (LoadedJob | null)[]> {
+    const logs = await this.#read("load", ids);
+    return logs.map((log) => log && loadedJob(log, options.history === true));
+  }
+
+  /** Asks the read model. */
+  async query<Name extends QueryName>(
+    name: Name,
+    ask: Queries[Name]["ask"],
+  ): Promise<Queries[Name]["answer"]> {
+    return (await this.#read("query", { name, ask })) as Queries[Name]["answer"];
+  }
+
+  /** Jobs whose time has come, at most `limit`. */
+  due(ask: DueAsk, limit: number): Promise<readonly DueJob[]> {
+    return this.#read("due", { due: ask, limit });
+  }
+
+  /**
+   * Jobs that wait to be claimed, whose run time has come by `now`, and that have had no ticket since: they were put in
+   * line before that time, and no `ready` event has come after it.
+   */
+  dueTickets(scope: TicketScope, now: number, limit: number): Promise<readonly DueTicket[]> {
+    return this.#read("tickets", { scope, now, limit });
+  }
+
+  /** When the next job needs a ticket; `null` when none does. */
+  nextDueAt(scope: TicketScope): Promise<number | null> {
+    return this.#read("nextDue", scope);
+  }
+
+  /** Takes the lead, or goes on leading, for `leadMs`. Gives whether this process leads. */
+  async lead(): Promise<boolean> {
+    const until = this.#clock.now() + leadMs;
+    this.#leads = await this.#write("lead", { leader: this.#name, until });
+    return this.#leads;
+  }
+
+  /** Resolves with `true` when the position is at least `seq`, whoever applies; with `false` when the signal aborts before. */
+  async reached(seq: number, signal: AbortSignal): Promise<boolean> {
+    if (!this.#isListening) {
+      this.#isListening = true;
+      this.#store.listen(() => this.#commits.ring());
+    }
+    while (!signal.aborted && this.#closed === null) {
+      const committed = this.#commits.next(signal);
+      try {
+        if (this.#known >= seq || (await this.position()) >= seq) return true;
+        await committed.wait;
+      } finally {
+        committed.cancel();
+      }
+    }
+    return false;
+  }
+
+  /** Removes everything, for a rebuild: the log is to be applied from its start. */
+  async clear(): Promise<void> {
+    await this.#write("clear", null);
+    this.#known = 0;
+  }
+
+  /** Gives the lead up and lets go of the database. Idempotent. */
+  close(): Promise<void> {
+    this.#closed ??= this.#end();
+    return this.#closed;
+  }
+
+  async #end(): Promise<void> {
+    if (this.#leads) {
+      const step = this.#store.write("lead", { leader: this.#name, until: null });
+      // Whoever cannot be told waits for the lead to lapse.
+      await step.catch(() => false);
+    }
+    await this.#store.close();
+    this.#commits.ring();
+  }
+
+  async #look(): Promise<number> {
+    const header = await this.#read("header", null);
+    this.#known = header?.position ?? 0;
+    return this.#known;
+  }
+
+  async #applyChunk(after: number, entries: readonly LoggedEvent[]): Promise<number> {
+    const { origin } = this.#owner;
+    const ask = { origin, after, entries: entries.map(flatEntry) };
+    const position = await this.#write("apply", ask);
+    if (position === null) {
+      const message = `${this.#store.url} has become the projection of a newer log. Connect again.`;
+      throw new StoreUnavailable({ url: this.#store.url, message });
+    }
+    this.#known = position;
+    this.#commits.ring();
+    return position;
+  }
+
+  async #write<Kind extends keyof Writes>(
+    kind: Kind,
+    ask: Writes[Kind]["ask"],
+  ): Promise<Writes[Kind]["answer"]> {
+    this.#refuseClosed();
+    return this.#store.write(kind, ask);
+  }
+
+  async #read<Kind extends keyof Reads>(
+    kind: Kind,
+    ask: Reads[Kind]["ask"],
+  ): Promise<Reads[Kind]["answer"]> {
+    this.#refuseClosed();
+    return this.#store.read(kind, ask);
+  }
+
+  #refuseClosed(): void {
+    if (this.#closed === null) return;
+    const { url } = this.#store;
+    throw new StoreClosed({ url, message: "The projection was closed before this call." });
+  }
+}
+
+function* chunks<Item>(items: readonly Item[]): Iterable<readonly Item[]> {
+  for (let start = 0; start < items.length; start += batchMax)
+    yield items.slice(start, start + batchMax);
+}

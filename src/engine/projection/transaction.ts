@@ -1,0 +1,38 @@
+/**
+ * A transaction of a projection. The log has decided where each event stands and when it happened, so that
+ * positions are given instead of counted, and time is the log's own. One transaction writes at a time.
+ */
+import { eventColumns } from "../sql/rows.js";
+import type { Dialect, Transaction } from "../sql/transaction.js";
+
+/** What the operations of one transaction share. */
+export interface ProjectionTransaction extends Transaction {
+  /** The time of the event that is applied. */
+  now: number;
+  /** The earliest time at which a job of the projection becomes due or a slot of an ended one lapses. */
+  nextAt: number;
+  /** Ends the SELECT of the one row that everybody who writes locks. */
+  readonly lock: string;
+  /** How a table is emptied, up to its name. */
+  readonly empty: string;
+}
+
+const insertEvent = `INSERT INTO events (seq, job, ${eventColumns}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)`;
+
+const insertCreated = `INSERT INTO events (seq, job, ${eventColumns}, context) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)`;
+
+/** Events keep the positions of the log. Nothing has to be locked: whoever writes has locked the projection's own row. */
+export const projectionDialect: Dialect = {
+  *appendEvent(tx, n, values) {
+    yield { sql: insertEvent, values: [tx.seq, n, ...values] };
+  },
+  *appendCreated(tx, values, context) {
+    yield { sql: insertCreated, values: [tx.seq, tx.seq, ...values, context] };
+    return tx.seq;
+  },
+  forUpdate: "",
+  forKeyShare: "",
+  *refuseLocked() {},
+  *lockKey() {},
+  *lockRecord() {},
+};

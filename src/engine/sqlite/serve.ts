@@ -1,0 +1,189 @@
+/**
+ * The thread that owns a connection, so that no fsync ever blocks the caller's event loop.
+ * The writer carries out each batch in one transaction; the reader answers beside it.
+ */
+
+import { closeSync, openSync, writeSync } from "node:fs";
+import { parentPort, workerData } from "node:worker_threads";
+import type { Step } from "../sql/statement.js";
+import type { Transaction } from "../sql/transaction.js";
+import { sqliteDialect } from "./dialect.js";
+import { type Connection, type FileKind, openReader, openWriter } from "./driver.js";
+import { createEventIds } from "./event-ids.js";
+import { faultOf, isOfOneItem } from "./faults.js";
+import { readHead } from "./feed.js";
+import type {
+  ItemReply,
+  Operation,
+  Reply,
+  Request,
+  Response,
+  ThreadData,
+  Woke,
+} from "./protocol.js";
+import { wakePath } from "./wake.js";
+
+/** What a thread can do, and with what kind of file. */
+export interface Skills<Write extends Operation, Read extends Operation> {
+  readonly fileKind: FileKind;
+  /** Carries out writes in order; gives a list of answers for each, one per item. */
+  writeAll(tx: Transaction, writes: readonly Write[]): Step<readonly (readonly unknown[])[]>;
+  /** Carries out one read. */
+  readItem(now: number, read: Read): Step<unknown>;
+}
+
+const { path, role } = workerData as ThreadData;
+const port = parentPort;
+if (!port) throw new Error("This file runs in a worker thread.");
+
+const lanes = new Map<string, number>();
+const eventId = createEventIds();
+
+let connection: Connection;
+let skills: Skills<Operation, Operation>;
+let bells: { readonly ready: number; readonly ended: number } | null = null;
+
+/** Opens the file and answers requests until the thread is told to close. */
+export function serve<Write extends Operation, Read extends Operation>(
+  given: Skills<Write, Read>,
+): void {
+  // What is asked comes from a channel of the same operations.
+  skills = given as unknown as typeof skills;
+  try {
+    connection = role === "writer" ? openWriter(path, given.fileKind) : openReader(path);
+    if (role === "writer")
+      bells = {
+        ready: openSync(wakePath(path, "ready"), "w"),
+        ended: openSync(wakePath(path, "ended"), "w"),
+      };
+    port?.postMessage({ id: 0, replies: [{ answer: null }], woke: null } satisfies Response);
+    port?.on("message", (request: Request<Operation, Operation> | "close") =>
+      request === "close" ? close() : port.postMessage(respond(request)),
+    );
+  } catch (error) {
+    port?.postMessage({
+      id: 0,
+      replies: [{ fault: faultOf(error, path) }],
+      woke: null,
+    } satisfies Response);
+  }
+}
+
+function close(): void {
+  connection.close();
+  if (bells) {
+    closeSync(bells.ready);
+    closeSync(bells.ended);
+  }
+  port?.close();
+}
+
+function respond(request: Request<Operation, Operation>): Response {
+  if ("reads" in request) {
+    const replies = request.reads.map((read) =>
+      guard(() => connection.run(skills.readItem(request.now ?? Date.now(), read))),
+    );
+    return { id: request.id, replies, woke: null };
+  }
+  const together = guard(() => commit(request.now, request.writes));
+  if ("answer" in together) {
+    const { answers, woke } = together.answer as Committed;
+    ring(woke);
+    return { id: request.id, replies: answers.map((answer) => ({ answer })), woke };
+  }
+  if (!isOfOneItem(together.fault)) {
+    return { id: request.id, replies: request.writes.map(() => together), woke: null };
+  }
+  return { id: request.id, ...commitApart(request.now, request.writes) };
+}
+
+/** A clock that steps back by less than this is waited out; one that steps further was wrong before, and is believed. */
+const stepBackMs = 1_000;
+
+let latest = 0;
+
+/** The machine's time, which small steps back do not turn round. */
+function machineNow(): number {
+  const machine = Date.now();
+  latest = latest - machine > stepBackMs ? machine : Math.max(latest, machine);
+  return latest;
+}
+
+interface Committed {
+  readonly answers: readonly unknown[];
+  readonly woke: Woke;
+}
+
+/** Carries out writes in one transaction. */
+function commit(given: number | null, writes: readonly Operation[]): Committed {
+  connection.exec("BEGIN IMMEDIATE");
+  try {
+    const woke = { ready: false, ended: false, cancel: false };
+    // Others may have held the file for long, so the time is taken only now.
+    const now = given ?? machineNow();
+    const seq = connection.run(readHead());
+    const tx: Transaction = { dialect: sqliteDialect, now, seq, eventId, lanes, woke };
+    const answers = connection.run(skills.writeAll(tx, writes));
+    connection.exec("COMMIT");
+    return { answers, woke };
+  } catch (error) {
+    lanes.clear();
+    rollback();
+    throw error;
+  }
+}
+
+/** SQLite rolls some failed transactions back by itself; then there is nothing left to undo. */
+function rollback(): void {
+  try {
+    connection.exec("ROLLBACK");
+  } catch (error) {
+    if (!(error instanceof Error && error.message.includes("no transaction is active")))
+      throw error;
+  }
+}
+
+/** After a failure each item gets a transaction of its own, so that only what is at fault fails. */
+function commitApart(
+  now: number | null,
+  writes: readonly Operation[],
+): { replies: readonly Reply[]; woke: Woke } {
+  const woke = { ready: false, ended: false, cancel: false };
+  const replies = writes.map((write): Reply => {
+    const items: ItemReply[] = [];
+    for (const item of write.items ?? []) {
+      const alone = guard(() => commit(now, [{ kind: write.kind, items: [item] }]));
+      if ("fault" in alone) {
+        items.push(alone);
+        continue;
+      }
+      const done = alone.answer as Committed;
+      items.push({ answer: (done.answers[0] as unknown[])[0] });
+      woke.ready ||= done.woke.ready;
+      woke.ended ||= done.woke.ended;
+      woke.cancel ||= done.woke.cancel;
+    }
+    return { items };
+  });
+  ring(woke);
+  return { replies, woke };
+}
+
+function guard(work: () => unknown): ItemReply {
+  try {
+    return { answer: work() };
+  } catch (error) {
+    return { fault: faultOf(error, path) };
+  }
+}
+
+/** Touches the files that other processes watch. A bell that cannot be rung is a hint lost, no more. */
+function ring(woke: Woke): void {
+  if (!bells) return;
+  try {
+    if (woke.ready || woke.cancel) writeSync(bells.ready, "!", 0);
+    if (woke.ended) writeSync(bells.ended, "!", 0);
+  } catch {
+    return;
+  }
+}
