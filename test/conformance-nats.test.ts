@@ -1,4 +1,7 @@
 // The JetStream engine against every case of the conformance suite.
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { type ConformanceTarget, runConformance } from "millrace/conformance";
 import { describe, it } from "vitest";
 import { openEngine } from "#millrace/engine/open.js";
@@ -8,8 +11,17 @@ const nats: ConformanceTarget = {
   name: "JetStream",
   open: async (clock) => {
     const { storeUrl, remove } = await newPrefix();
-    const open = () => openEngine(storeUrl, { clock });
-    return { engine: await open(), open, remove };
+    const folder = await mkdtemp(join(tmpdir(), "millrace-projection-"));
+    const url = `${storeUrl}&projection=file:${join(folder, "view.db")}`;
+    const open = () => openEngine(url, { clock });
+    return {
+      engine: await open(),
+      open,
+      remove: async () => {
+        await remove();
+        await rm(folder, { recursive: true, force: true });
+      },
+    };
   },
 };
 

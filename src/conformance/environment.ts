@@ -10,7 +10,15 @@ import { evolve } from "../core/evolve.js";
 import type { Actor, Job, JobKeyPolicy } from "../core/job.js";
 import { keyHash } from "../core/keys.js";
 import { laneOf } from "../core/order.js";
-import type { AppendOutcome, Change, ClaimedJob, ClaimLane, Engine } from "../engine/engine.js";
+import type {
+  AppendOutcome,
+  Change,
+  ClaimAnswer,
+  ClaimAsk,
+  ClaimedJob,
+  ClaimLane,
+  Engine,
+} from "../engine/engine.js";
 import type { JobRow, KeyRow } from "../engine/query.js";
 import { type RecordWrite, recordId } from "../engine/record.js";
 import type { MovableClock } from "./movable-clock.js";
@@ -255,12 +263,23 @@ export class Environment {
   ): Promise<readonly ClaimedJob[]> {
     const list = Array.isArray(lanes) ? (lanes as readonly LaneAsk[]) : [lanes as LaneAsk];
     const { limit = 100, worker = defaults.worker } = ask;
-    const answer = await this.engine.claim({
+    const answer = await this.askFor({
       worker,
       limit,
       lanes: list.map((lane) => this.lane(lane)),
     });
     return answer.jobs;
+  }
+
+  /** Claims after the store was tended, as a keeper does for stores that need it, and gives when to ask again. */
+  async askFor(ask: ClaimAsk): Promise<ClaimAnswer> {
+    let tendAt: number | null = null;
+    for (const service of new Set(ask.lanes.map((lane) => lane.service))) {
+      const at = (await this.engine.tend?.(service)) ?? null;
+      if (at !== null) tendAt = Math.min(at, tendAt ?? at);
+    }
+    const answer = await this.engine.claim(ask);
+    return { ...answer, nextDueAt: answer.nextDueAt ?? tendAt };
   }
 
   /** Claims exactly one job. */

@@ -209,6 +209,13 @@ export interface Engine {
    */
   claim(ask: ClaimAsk): Promise<ClaimAnswer>;
 
+  /**
+   * Does what time brings to a service: offers jobs whose time has come, and gives out slots that came free unnoticed.
+   * Asked by the keeper that leads the service, and only of a store whose claims do not do this themselves.
+   * Gives when there will be more to do, `null` when nothing is to come.
+   */
+  tend?(service: string): Promise<number | null>;
+
   /** Extends leases and the slots that go with them. */
   renew(held: readonly HeldLease[]): Promise<readonly RenewOutcome[]>;
 

@@ -11,6 +11,7 @@ import { Leadership } from "./leadership.js";
 import { discardUnkept, prune, type RetentionRules, retentionRules } from "./pruner.js";
 import { reap } from "./reaper.js";
 import { resolve } from "./resolver.js";
+import { Tickets } from "./tickets.js";
 
 /** How often a keeper does what. */
 export interface KeeperTimings {
@@ -68,6 +69,7 @@ class ServiceKeeper implements Keeper {
   readonly #timings: Required<KeeperTimings>;
   readonly #rules: RetentionRules;
   readonly #leadership: Leadership;
+  readonly #tickets: Tickets;
   #isStopped = false;
   #isFailing = false;
   #pruneAt = Number.NEGATIVE_INFINITY;
@@ -88,8 +90,12 @@ class ServiceKeeper implements Keeper {
       runtime,
       ttlMs,
       renewMs,
-      onGained: () => this.#schedule(0),
+      onGained: () => {
+        this.#schedule(0);
+        this.#tickets.start();
+      },
     });
+    this.#tickets = new Tickets(runtime, this.#mayGoOn);
   }
 
   get isLeader(): boolean {
@@ -118,6 +124,7 @@ class ServiceKeeper implements Keeper {
     this.#callOff?.();
     this.#callOffResolve?.();
     this.#stopHints?.();
+    await this.#tickets.stop();
     await this.#round;
     await this.#leadership.stop();
   }
@@ -184,6 +191,7 @@ class ServiceKeeper implements Keeper {
       expireOverdue(round),
       resolve(round),
       discardUnkept(round, this.#rules),
+      this.#tickets.tend(),
     ]);
     if (!prunes) return { changed: 0, isFull: false };
     return await prune(round, this.#rules, this.#timings.tombstoneMs);

@@ -7,7 +7,7 @@ import { concern } from "../case.js";
 import { type Environment, ids, type LaneAsk } from "../environment.js";
 
 function ask(env: Environment, lanes: readonly LaneAsk[] = [{}]): Promise<ClaimAnswer> {
-  return env.engine.claim({ worker: "w", limit: 10, lanes: lanes.map((lane) => env.lane(lane)) });
+  return env.askFor({ worker: "w", limit: 10, lanes: lanes.map((lane) => env.lane(lane)) });
 }
 
 export const delayCases = concern("delay", [
@@ -30,9 +30,9 @@ export const delayCases = concern("delay", [
       assert.deepEqual(await ask(env), { jobs: [], nextDueAt: null });
       await env.create({ runAt: now + 300 });
       await env.create({ runAt: now + 100 });
-      await env.create({ runAt: now + 50, type: "other" });
+      await env.create({ runAt: now + 50, service: "bank" });
       assert.equal((await ask(env)).nextDueAt, now + 100);
-      assert.equal((await ask(env, [{}, { type: "other" }])).nextDueAt, now + 50);
+      assert.equal((await ask(env, [{}, { service: "bank" }])).nextDueAt, now + 50);
       env.clock.advance(100);
       const answer = await ask(env);
       assert.deepEqual([answer.jobs.length, answer.nextDueAt], [1, now + 300]);

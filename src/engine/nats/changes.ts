@@ -42,7 +42,6 @@ export interface ChangesContext {
   readonly held: Held;
   readonly now: () => number;
   readonly hint: (topic: WakeTopic, service: string) => void;
-  readonly stored: (seq: number) => void;
   /** The job that a chain has come to. */
   readonly currentOfChain: (chainId: string) => Promise<Job | null>;
 }
@@ -144,7 +143,6 @@ export class Changes {
       const items = [...prepared.items, ...then.flatMap(({ items }) => items)];
       const publication = await log.appendAll(items);
       if (publication.outcome === "stored") {
-        this.#context.stored(publication.seq + items.length - 1);
         await this.#created([prepared, ...then]);
         const policy = prepared.created.policy;
         return policy && event.key ? { outcome: "appended", policy } : { outcome: "appended" };
@@ -258,7 +256,7 @@ export class Changes {
   }
 
   async #appendToJob(change: Change, event: JobEvent, by: ChangedBy): Promise<AppendOutcome> {
-    const { log, keys, held, subjects, stored } = this.#context;
+    const { log, keys, held, subjects } = this.#context;
     const refusal = await this.#followRefusal(change.follow ?? []);
     if (refusal) return refusal;
     let known = by === "worker" ? held.get(change.job.id, change.expect.token)?.logged : undefined;
@@ -283,7 +281,6 @@ export class Changes {
       const items = [item, ...then.flatMap((create) => create.items)];
       const publication = await log.appendAll(items);
       if (publication.outcome === "stored") {
-        stored(publication.seq + items.length - 1);
         await this.#moved(logged, after, event, by, heldUntil, publication.seq);
         await this.#created(then);
         return { outcome: "appended" };
@@ -376,7 +373,7 @@ export class Changes {
 
   /** Appends a note, unless the fold would ignore it. */
   async note(note: JobEvent): Promise<boolean> {
-    const { log, subjects, held, stored } = this.#context;
+    const { log, subjects, held } = this.#context;
     if (transitions[note.name]?.kind === "change") return false;
     if (note.name === "staleCompletionIgnored") await this.#confirmEnd(note);
     const token = "token" in note ? note.token : undefined;
@@ -384,7 +381,6 @@ export class Changes {
     if (logged.job === null || evolve(logged.job, note).ignored !== null) return false;
     const message = messageOf(subjects.note(note), note);
     const publication = await log.append({ jobId: `${note.jobId}/${note.id}`, message });
-    if (publication.outcome === "stored") stored(publication.seq);
     return publication.outcome === "stored";
   }
 

@@ -35,7 +35,6 @@ export interface ClaimContext {
   readonly session: string;
   readonly now: () => number;
   readonly newEventId: () => string;
-  readonly stored: (seq: number) => void;
   /** How many jobs run under a cap by the read model. */
   readonly activeUnder: (scope: CapScope) => Promise<number>;
 }
@@ -249,7 +248,7 @@ export class Claims {
   }
 
   async #start(lane: OpenLane, candidate: Candidate, worker: string): Promise<ClaimedJob | null> {
-    const { log, port, held, subjects, session, newEventId, stored } = this.#context;
+    const { log, port, held, subjects, session, newEventId } = this.#context;
     const { delivery } = candidate;
     let { logged } = candidate;
     for (let round = 0; round < roundsMax; round++) {
@@ -268,7 +267,6 @@ export class Claims {
       const message = messageOf(subjects.event(started), started, expect, facts);
       const publication = await log.append({ jobId: job.id, message });
       if (publication.outcome === "stored") {
-        stored(publication.seq);
         const active = evolve(job, started).job;
         if (active === null) throw new Error(`Job ${job.id} was started and is gone.`);
         const starts = new Map(logged.starts).set(active.token, facts);

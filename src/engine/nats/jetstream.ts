@@ -15,7 +15,16 @@ import type {
   StreamName,
 } from "./port.js";
 import type { Topology } from "./provision.js";
-import { follow, placeOf, type ReadingFrom, readAll, storedMessage } from "./reading.js";
+import {
+  directMessage,
+  follow,
+  placeOf,
+  type ReadingFrom,
+  readAll,
+  readDirect,
+  readLastOfEach,
+  storedMessage,
+} from "./reading.js";
 
 /** How long an answer is waited for before the server counts as unreachable. */
 const requestTimeoutMs = 5_000;
@@ -32,6 +41,9 @@ const wrongLastSequence = 10071;
 /** How often a message may be delivered before the advisories speak of it; retries are counted in the log instead. */
 const deliveriesMax = 1_000;
 
+/** How long the consumer is there that was asked for the time. */
+const clockOutlivesNs = 1e8;
+
 interface Answer {
   readonly seq?: number;
   readonly error?: ApiError;
@@ -44,6 +56,8 @@ export class JetStreamPort implements Port {
   readonly #topology: Topology;
   readonly #url: string;
   readonly #inboxPrefix: string | undefined;
+  readonly #readsEverything: boolean;
+  readonly #clockFilter: string;
   #batches = 0;
 
   constructor(options: {
@@ -53,12 +67,18 @@ export class JetStreamPort implements Port {
     readonly url: string;
     /** What the subjects of answers begin with, where a user may not hear those of others. */
     readonly inboxPrefix?: string;
+    /** Whether this user may read everything; otherwise each reading names a filter that can be permitted. */
+    readonly readsEverything: boolean;
+    /** A filter that this user may read and that nothing lies under. */
+    readonly clockFilter: string;
   }) {
     this.#nats = options.nats;
     this.#connection = options.connection;
     this.#topology = options.topology;
     this.#url = options.url;
     this.#inboxPrefix = options.inboxPrefix;
+    this.#readsEverything = options.readsEverything;
+    this.#clockFilter = options.clockFilter;
   }
 
   async publish(
@@ -104,7 +124,17 @@ export class JetStreamPort implements Port {
 
   async read(stream: StreamName, filter: string): Promise<readonly StoredMessage[]> {
     try {
-      return await readAll(this.#from(stream), filter);
+      const read = this.#readsEverything ? readDirect : readAll;
+      return await read(this.#from(stream), filter);
+    } catch (error) {
+      throw thrownFault(error, this.#url);
+    }
+  }
+
+  async lastOfEach(filters: readonly string[]): Promise<readonly StoredMessage[] | null> {
+    if (!this.#readsEverything) return null;
+    try {
+      return await readLastOfEach(this.#from("jobs"), filters);
     } catch (error) {
       throw thrownFault(error, this.#url);
     }
@@ -171,6 +201,35 @@ export class JetStreamPort implements Port {
     });
   }
 
+  async acknowledgedUpTo(consumer: string): Promise<number | null> {
+    const { error, ack_floor } = await this.#ask<{ ack_floor?: { stream_seq?: number } }>(
+      `CONSUMER.INFO.${this.#topology.jobsStream}.${consumer}`,
+    );
+    return error ? null : (ack_floor?.stream_seq ?? 0);
+  }
+
+  async time(): Promise<number> {
+    const name = this.#nats.nuid.next();
+    const stream = this.#topology.jobsStream;
+    const filter = this.#clockFilter;
+    const { error, ts } = await this.#ask<{ ts?: string }>(
+      `CONSUMER.CREATE.${stream}.${name}.${filter}`,
+      {
+        stream_name: stream,
+        config: {
+          name,
+          filter_subject: filter,
+          ack_policy: "none",
+          mem_storage: true,
+          num_replicas: 1,
+          inactive_threshold: clockOutlivesNs,
+        },
+      },
+    );
+    if (error) throw apiFault(error, this.#url);
+    return ts === undefined ? Date.now() : Date.parse(ts);
+  }
+
   async acknowledge(deliveries: readonly Delivery[]): Promise<void> {
     await Promise.all(deliveries.map(({ reply }) => this.#request(reply, "+ACK")));
   }
@@ -225,6 +284,7 @@ export class JetStreamPort implements Port {
     return {
       connection: this.#connection,
       stream: this.#name(stream),
+      directSubject: `${this.#api}.DIRECT.GET.${this.#name(stream)}`,
       newInbox: () => this.#nats.createInbox(this.#inboxPrefix),
       newName: () => this.#nats.nuid.next(),
       create: async (subject, body) => {
@@ -268,17 +328,6 @@ export class JetStreamPort implements Port {
       throw thrownFault(error, this.#url);
     }
   }
-}
-
-/** The message that a direct get gave. */
-function directMessage(message: Msg): StoredMessage {
-  const header = (name: string) => headerOf(message.headers, name);
-  const subject = header("Nats-Subject") ?? "";
-  return { subject, seq: Number(header("Nats-Sequence") ?? 0), body: message.string(), header };
-}
-
-function headerOf(headers: MsgHdrs | undefined, name: string): string | undefined {
-  return headers?.has(name) ? headers.get(name) : undefined;
 }
 
 function deliveryOf(message: Msg): Delivery {

@@ -165,9 +165,18 @@ export class Keys {
     });
   }
 
-  /** Gives out free slots of a job's key. */
-  async tend(job: Job): Promise<void> {
-    await this.change(job, (state) => state);
+  /** Gives out free slots of a key to those whose time has come. */
+  async tend(service: string, hash: string): Promise<void> {
+    const { records, now } = this.#context;
+    const promoted = await records.update<KeyState, readonly KeyMember[]>(
+      keyRecordId(service, hash),
+      (body) => {
+        if (body === null) return { body, extra: [] };
+        const promotion = promote(body, now());
+        return { body: promotion.state, extra: promotion.promoted };
+      },
+    );
+    await this.#ticketAll(promoted);
   }
 
   /** Changes the state of a job's key, gives free slots to those who wait, and writes their tickets. */

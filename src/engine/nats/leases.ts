@@ -6,6 +6,8 @@
 
 import type { Job } from "../../core/job.js";
 import type { Json } from "../../core/json.js";
+import type { RenewedLease } from "../projection/entry.js";
+import type { StoredRecord } from "../record.js";
 import type { LoggedJob, StartFacts } from "./entry.js";
 import { casRoundsMax, type Records } from "./records.js";
 
@@ -31,6 +33,14 @@ export interface LeaseFacts {
 /** The record that a process keeps its renewals for a service in. */
 function sheetId(service: string, session: string): string {
   return `leases/${service}/${session}`;
+}
+
+/** The renewals that a record holds, if it is one of these. */
+export function renewalsOf({ id, body }: StoredRecord): readonly RenewedLease[] {
+  if (!id.startsWith("leases/")) return [];
+  return Object.entries(body as unknown as Sheet)
+    .filter(([, { struck }]) => !struck)
+    .map(([jobId, { token, until, at }]) => ({ jobId, token, until, at }));
 }
 
 /** The leases of a deployment. */

@@ -2,9 +2,14 @@
  * The log of jobs: reading one job's part of it, and appending with a compare. What queues up while a publish is
  * under way goes out as one atomic batch; a lost reply is read back, so that nothing is stored twice or given up for lost.
  */
+
+import type { JobEvent } from "../../core/event.js";
+import { evolve } from "../../core/evolve.js";
+import type { Job } from "../../core/job.js";
+import { advancesVersion } from "../../core/transitions.js";
 import { type BatchAnswer, Batcher } from "../batching.js";
 import { StoreBusy, StoreUnavailable } from "../errors.js";
-import { foldMessages, type LoggedJob, noJob } from "./entry.js";
+import { eventOf, foldMessages, type LoggedJob, noJob } from "./entry.js";
 import type { HeldJob } from "./held.js";
 import type { OutgoingMessage, Port, Publication } from "./port.js";
 import type { Subjects } from "./subjects.js";
@@ -15,6 +20,9 @@ const batchLengthMax = 4 * 1024 * 1024;
 
 /** How often a publish whose reply was lost is looked up and sent again. */
 const lostRepliesMax = 5;
+
+/** How many jobs are asked for in one request. */
+const loadMax = 100;
 
 const conflict: Publication = { outcome: "conflict" };
 
@@ -45,6 +53,30 @@ export class Log {
   async load(id: string): Promise<LoggedJob> {
     const messages = await this.#port.read("jobs", this.#subjects.logFilter(id));
     return messages.length === 0 ? noJob : foldMessages(this.#subjects.prefix, messages);
+  }
+
+  /** Jobs without their logs, many in one request. */
+  async loadJobs(ids: readonly string[]): Promise<readonly (Job | null)[]> {
+    const jobs: Promise<readonly (Job | null)[]>[] = [];
+    for (let start = 0; start < ids.length; start += loadMax)
+      jobs.push(this.#loadChunk(ids.slice(start, start + loadMax)));
+    return (await Promise.all(jobs)).flat();
+  }
+
+  /**
+   * The newest message of each subject is the whole of a job to which nothing happened twice. Where something did,
+   * the versions leave a gap, and the log is read.
+   */
+  async #loadChunk(ids: readonly string[]): Promise<readonly (Job | null)[]> {
+    const read = async (id: string) => (await this.load(id)).job;
+    const messages = await this.#port.lastOfEach(ids.map((id) => this.#subjects.logFilter(id)));
+    if (messages === null) return Promise.all(ids.map(read));
+    const events = new Map<string, JobEvent[]>();
+    for (const message of messages) {
+      const event = eventOf(message);
+      events.set(event.jobId, [...(events.get(event.jobId) ?? []), event]);
+    }
+    return Promise.all(ids.map((id) => wholeJob(events.get(id) ?? []) ?? read(id)));
   }
 
   /** A job that this process holds, as it is now. It is read again only if something newer is in the log. */
@@ -140,4 +172,15 @@ export class Log {
       if (lost >= lostRepliesMax) return conflict;
     }
   }
+}
+
+/** The fold of events if they are all that changed the job; `null` if some are missing, or there is no job. */
+function wholeJob(events: readonly JobEvent[]): Job | null {
+  let job: Job | null = null;
+  for (const event of events) {
+    const { job: next, ignored } = evolve(job, event);
+    if (ignored !== null && (job === null || advancesVersion(event.name))) return null;
+    job = next;
+  }
+  return job;
 }

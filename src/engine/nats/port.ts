@@ -58,11 +58,20 @@ export interface Port {
   /** All messages under a filter, in order. */
   read(stream: StreamName, filter: string): Promise<readonly StoredMessage[]>;
 
+  /** The newest message of each subject under some filters, in order; `null` where that cannot be asked at once. */
+  lastOfEach(filters: readonly string[]): Promise<readonly StoredMessage[] | null>;
+
   /** Makes a durable consumer, or takes the one that is there. */
   ensureConsumer(config: ConsumerConfig): Promise<void>;
 
   /** Takes what a consumer has now, at most so many; `null` if the consumer is gone. */
   fetch(consumer: string, limit: number): Promise<readonly Delivery[] | null>;
+
+  /** The position up to which a consumer has nothing left to be acknowledged; `null` if it is not there. */
+  acknowledgedUpTo(consumer: string): Promise<number | null>;
+
+  /** The server's clock, in milliseconds since 1970. */
+  time(): Promise<number>;
 
   /** Acknowledges, and waits until the server knows. */
   acknowledge(deliveries: readonly Delivery[]): Promise<void>;

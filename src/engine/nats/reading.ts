@@ -9,6 +9,8 @@ import type { StoredMessage } from "./port.js";
 export interface ReadingFrom {
   readonly connection: NatsConnection;
   readonly stream: string;
+  /** Where a direct get of many messages is asked for. */
+  readonly directSubject: string;
   readonly newInbox: () => string;
   readonly newName: () => string;
   /** Makes a consumer, and gives how many messages wait for it. */
@@ -46,7 +48,71 @@ function consumerOf(from: ReadingFrom, filter: string, inbox: string, extra: obj
   return from.create(subject, { stream_name: from.stream, config });
 }
 
-/** All messages under a filter that are there now. */
+/** How many messages one direct get asks for. */
+const directMax = 1_000;
+
+/** What ends the messages of a direct get: all were sent, or there are none. */
+const endOfBatch = 204;
+const notFound = 404;
+
+/** What a direct get of many messages gave; `null` if the server refuses to give so many. */
+type DirectAnswer = {
+  readonly messages: readonly StoredMessage[];
+  readonly pending: number;
+} | null;
+
+/** All messages under a filter, by direct get: cheaper than a consumer, for those who may read everything. */
+export async function readDirect(
+  from: ReadingFrom,
+  filter: string,
+): Promise<readonly StoredMessage[]> {
+  const messages: StoredMessage[] = [];
+  for (let seq = 1; ; seq = (messages.at(-1)?.seq ?? 0) + 1) {
+    const answer = await getDirect(from, { seq, next_by_subj: filter, batch: directMax });
+    if (answer === null) throw timeout();
+    messages.push(...answer.messages);
+    if (answer.pending === 0) return messages;
+  }
+}
+
+/** The newest message of each subject under some filters. */
+export async function readLastOfEach(
+  from: ReadingFrom,
+  filters: readonly string[],
+): Promise<readonly StoredMessage[] | null> {
+  return (await getDirect(from, { multi_last: filters }))?.messages ?? null;
+}
+
+/** Asks for many messages at once. */
+function getDirect(from: ReadingFrom, request: object): Promise<DirectAnswer> {
+  const inbox = from.newInbox();
+  const messages: StoredMessage[] = [];
+  return new Promise((resolve, reject) => {
+    const finish = (end: () => void) => {
+      clearTimeout(timer);
+      subscription.unsubscribe();
+      end();
+    };
+    const timer = setTimeout(() => finish(() => reject(timeout())), stallMs);
+    const subscription = from.connection.subscribe(inbox, {
+      callback: (error, message) => {
+        if (error) return finish(() => reject(error));
+        const { headers } = message;
+        const code = headers?.code ?? 0;
+        timer.refresh();
+        if (code === endOfBatch) {
+          const pending = Number(headers?.get("Nats-Num-Pending") ?? 0);
+          finish(() => resolve({ messages, pending }));
+        } else if (code === notFound) finish(() => resolve({ messages, pending: 0 }));
+        else if (code > 0) finish(() => resolve(null));
+        else messages.push(directMessage(message));
+      },
+    });
+    from.connection.publish(from.directSubject, JSON.stringify(request), { reply: inbox });
+  });
+}
+
+/** All messages under a filter, by a consumer whose filter can be permitted. */
 export async function readAll(
   from: ReadingFrom,
   filter: string,
@@ -234,7 +300,15 @@ export function placeOf(reply: string): MessagePlace {
   return { delivered: number(0), seq: number(1), consumerSeq: number(2), pending: number(4) };
 }
 
-/** A message as the engine sees it. Its text is decoded when it is asked for. */
+/** The message that a direct get gave. */
+export function directMessage(message: Msg): StoredMessage {
+  const { headers } = message;
+  const header = (name: string) => (headers?.has(name) ? headers.get(name) : undefined);
+  const subject = header("Nats-Subject") ?? "";
+  return { subject, seq: Number(header("Nats-Sequence") ?? 0), body: message.string(), header };
+}
+
+/** A message that a consumer sent, as the engine sees it. */
 export function storedMessage(message: Msg, seq: number): StoredMessage {
   const { subject, headers } = message;
   return {

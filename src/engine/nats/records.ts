@@ -22,24 +22,32 @@ const operationHeader = "KV-Operation";
 export class Records {
   readonly #port: Port;
   readonly #bucket: string;
+  readonly #scope: string | undefined;
   readonly #now: () => number;
 
-  constructor(port: Port, bucket: string, now: () => number) {
-    this.#port = port;
-    this.#bucket = bucket;
-    this.#now = now;
+  constructor(options: {
+    readonly port: Port;
+    readonly bucket: string;
+    /** The service whose records may be read; all of them without one. */
+    readonly scope?: string | undefined;
+    readonly now: () => number;
+  }) {
+    this.#port = options.port;
+    this.#bucket = options.bucket;
+    this.#scope = options.scope;
+    this.#now = options.now;
   }
 
   /** A record as it is now. */
   async get(id: string): Promise<PlacedRecord> {
     const message = await this.#port.last("records", this.#subject(id));
-    return message ? this.#placed(message) : { record: null, seq: 0 };
+    return message ? this.read(message) : { record: null, seq: 0 };
   }
 
   /** Records under a part of their ids, in the order of the ids. */
   async list(prefix: string): Promise<readonly StoredRecord[]> {
     const messages = await this.#port.read("records", this.#filter(prefix));
-    const records = messages.map((message) => this.#placed(message).record);
+    const records = messages.map((message) => this.read(message).record);
     return records
       .filter((record) => record?.id.startsWith(prefix) === true)
       .map((record) => record as StoredRecord)
@@ -97,10 +105,19 @@ export class Records {
     throw new Error(`Record ${id} was changed by others ${casRoundsMax} times in a row.`);
   }
 
-  #placed(message: StoredMessage): PlacedRecord {
+  /** Where all records lie that may be read. */
+  get all(): string {
+    const scope = this.#scope === undefined ? "" : `${tokenOf(this.#scope)}.`;
+    return `$KV.${this.#bucket}.${scope}>`;
+  }
+
+  /** The record that a message holds. */
+  read(message: StoredMessage): PlacedRecord {
     const { seq, body } = message;
     if (message.header(operationHeader) !== undefined || body === "") return { record: null, seq };
     const record = JSON.parse(body) as StoredRecord;
+    // What tells of the deployment itself lies beside the records and is none.
+    if (record.id === undefined) return { record: null, seq };
     const isOver = record.expiresAt !== undefined && record.expiresAt <= this.#now();
     return { record: isOver ? null : record, seq };
   }
@@ -115,8 +132,9 @@ export class Records {
   /** The subjects under which the records of a prefix lie, and maybe others. */
   #filter(prefix: string): string {
     const [kind = "", service = "", ...rest] = prefix.split("/");
-    if (!prefix.includes("/")) return `$KV.${this.#bucket}.>`;
-    const tokens = [rest.length > 0 ? tokenOf(service) : "*", tokenOf(kind), ">"];
+    if (!prefix.includes("/")) return this.all;
+    const owner = rest.length > 0 ? service : this.#scope;
+    const tokens = [owner === undefined ? "*" : tokenOf(owner), tokenOf(kind), ">"];
     return `$KV.${this.#bucket}.${tokens.join(".")}`;
   }
 }

@@ -3,6 +3,7 @@
  */
 import { isEnded, type Job } from "../../core/job.js";
 import type { HeldLease, RenewOutcome } from "../engine.js";
+import type { RenewedLease } from "../projection/entry.js";
 import type { Caps } from "./caps.js";
 import type { LoggedJob } from "./entry.js";
 import type { Held } from "./held.js";
@@ -20,15 +21,7 @@ export interface RenewalContext {
   readonly keys: Keys;
   readonly held: Held;
   readonly now: () => number;
-  readonly renewed: (leases: readonly Renewed[]) => Promise<void>;
-}
-
-/** A lease that was renewed. */
-export interface Renewed {
-  readonly jobId: string;
-  readonly token: number;
-  readonly until: number;
-  readonly at: number;
+  readonly renewed: (leases: readonly RenewedLease[]) => Promise<void>;
 }
 
 /** Renews leases; gives what became of each. */
@@ -81,7 +74,7 @@ async function renewSheets(
   outcomes: readonly RenewOutcome[],
   now: number,
 ): Promise<ReadonlySet<string>> {
-  const sheets = new Map<string, { service: string; session: string; items: Renewed[] }>();
+  const sheets = new Map<string, { service: string; session: string; items: RenewedLease[] }>();
   for (const [index, outcome] of outcomes.entries()) {
     const lease = held[index] as HeldLease;
     const session = found[index]?.starts.get(lease.token)?.session;

@@ -97,6 +97,11 @@ export class Subjects {
     return `${this.prefix}.jobs.${this.#scope()}.*.*.deleted`;
   }
 
+  /** Where nothing lies: a job has more tokens. */
+  clockFilter(): string {
+    return `${this.prefix}.jobs.${this.scope === undefined ? "_" : tokenOf(this.scope)}.clock`;
+  }
+
   /** Where hints on a topic are sent for a service. */
   hint(topic: string, service: string): string {
     return `${this.prefix}.hints.${topic}.${tokenOf(service)}`;

@@ -176,11 +176,7 @@ function* mark(known: Known, { name, version, at, id }: FlatChange): Step<Known>
 }
 
 /** An ended job is dismissed, or opens another run. */
-function* changeEnded(
-  tx: ProjectionTransaction,
-  known: Known,
-  change: FlatChange,
-): Step<Known> {
+function* changeEnded(tx: ProjectionTransaction, known: Known, change: FlatChange): Step<Known> {
   const { slim } = known;
   yield endedStatement(change, slim.n);
   if (change.name === "dismissed") return { ...known, slim: ended(slim, change) };

@@ -11,9 +11,9 @@ import { Commits } from "../sql/commits.js";
 import { loadedJob } from "../sql/read.js";
 import { flatEntry, type LoggedEvent, type RenewedLease } from "./entry.js";
 import type { Owner } from "./header.js";
-import type { ProjectionStore } from "./store.js";
-import type { DueTicket, TicketScope } from "./tickets.js";
 import type { Reads } from "./reads.js";
+import type { ProjectionStore } from "./store.js";
+import type { DueTicket, StandingJob, TicketScope } from "./tickets.js";
 import type { MirroredRecord, Writes } from "./writes.js";
 
 /** How long the lead is held. Whoever leads asks again several times within. */
@@ -110,8 +110,7 @@ export class Projection {
    * Only who leads, or where nobody ever did, has an effect.
    */
   async renew(leases: readonly RenewedLease[]): Promise<void> {
-    for (const items of chunks(leases))
-      await this.#write("renew", { leader: this.#name, items });
+    for (const items of chunks(leases)) await this.#write("renew", { leader: this.#name, items });
   }
 
   /** Mirrors records as they are now. Only who leads, or where nobody ever did, has an effect. */
@@ -150,9 +149,19 @@ export class Projection {
     return this.#read("tickets", { scope, now, limit });
   }
 
-  /** When the next job needs a ticket; `null` when none does. */
-  nextDueAt(scope: TicketScope): Promise<number | null> {
-    return this.#read("nextDue", scope);
+  /** When the next job needs a ticket, or the next slot of an ended job lapses; `null` when nothing is to come. */
+  nextDueAt(scope: TicketScope, now: number): Promise<number | null> {
+    return this.#read("nextDue", { scope, now });
+  }
+
+  /** The keys of a service, by hash, of which a slot of an ended job has lapsed. */
+  lapsedKeys(service: string, now: number, limit: number): Promise<readonly string[]> {
+    return this.#read("lapsedKeys", { service, now, limit });
+  }
+
+  /** The jobs of a service that have stood in line since a time, oldest first. */
+  longStanding(service: string, since: number, limit: number): Promise<readonly StandingJob[]> {
+    return this.#read("longStanding", { service, since, limit });
   }
 
   /** Takes the lead, or goes on leading, for `leadMs`. Gives whether this process leads. */

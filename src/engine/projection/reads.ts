@@ -4,7 +4,15 @@
 import { readItem as readShared, type Reads as SharedReads } from "../sql/reads.js";
 import type { Step } from "../sql/statement.js";
 import { type Header, readHeader } from "./header.js";
-import { type DueTicket, dueTickets, nextDueAt, type TicketScope } from "./tickets.js";
+import {
+  type DueTicket,
+  dueTickets,
+  lapsedKeys,
+  longStanding,
+  nextDueAt,
+  type StandingJob,
+  type TicketScope,
+} from "./tickets.js";
 
 /** What each reading operation is asked and what it answers. */
 export interface Reads extends SharedReads {
@@ -13,7 +21,18 @@ export interface Reads extends SharedReads {
     readonly ask: { readonly scope: TicketScope; readonly now: number; readonly limit: number };
     readonly answer: readonly DueTicket[];
   };
-  nextDue: { readonly ask: TicketScope; readonly answer: number | null };
+  nextDue: {
+    readonly ask: { readonly scope: TicketScope; readonly now: number };
+    readonly answer: number | null;
+  };
+  lapsedKeys: {
+    readonly ask: { readonly service: string; readonly now: number; readonly limit: number };
+    readonly answer: readonly string[];
+  };
+  longStanding: {
+    readonly ask: { readonly service: string; readonly since: number; readonly limit: number };
+    readonly answer: readonly StandingJob[];
+  };
 }
 
 /** A reading operation. */
@@ -29,7 +48,11 @@ export function readItem(now: number, read: Read): Step<unknown> {
     case "tickets":
       return dueTickets(read.ask.scope, read.ask.now, read.ask.limit);
     case "nextDue":
-      return nextDueAt(read.ask);
+      return nextDueAt(read.ask.scope, read.ask.now);
+    case "lapsedKeys":
+      return lapsedKeys(read.ask.service, read.ask.now, read.ask.limit);
+    case "longStanding":
+      return longStanding(read.ask.service, read.ask.since, read.ask.limit);
     default:
       return readShared(now, read);
   }

@@ -52,16 +52,61 @@ export function* dueTickets(
   return due.slice(0, limit).map(({ ticket }) => ticket);
 }
 
-/** When the next job needs a ticket; `null` when none does. */
-export function* nextDueAt(scope: TicketScope): Step<number | null> {
-  let next: number | null = null;
+/** When the next job needs a ticket, or the next slot of an ended job lapses; `null` when nothing is to come. */
+export function* nextDueAt(scope: TicketScope, now: number): Step<number | null> {
+  const [slot] = yield {
+    sql: "SELECT min(until) AS at FROM slots WHERE until IS NOT NULL AND until > ?",
+    values: [now],
+  };
+  let next = slot ? intOrNull(slot, "at") : null;
   for (const lane of yield* lanesOf(scope)) {
     const [row] = yield {
-      sql: "SELECT min(run_at) AS at FROM delayed WHERE lane = ?",
-      values: [int(lane, "id")],
+      sql: "SELECT min(run_at) AS at FROM delayed WHERE lane = ? AND run_at > ?",
+      values: [int(lane, "id"), now],
     };
     const at = row ? intOrNull(row, "at") : null;
     if (at !== null && (next === null || at < next)) next = at;
   }
   return next;
+}
+
+/** The keys of a service of which a slot of an ended job has lapsed. */
+export function* lapsedKeys(service: string, now: number, limit: number): Step<readonly string[]> {
+  const rows = yield {
+    sql: `SELECT DISTINCT k.hash FROM slots s JOIN keys k ON k.hash = substr(s.scope, 3)
+      WHERE s.until IS NOT NULL AND s.until <= ? AND k.service = ? LIMIT ?`,
+    values: [now, service, limit],
+  };
+  return rows.map((row) => text(row, "hash"));
+}
+
+/** A job that may be claimed, with the lane that it stands in. */
+export interface StandingJob {
+  readonly id: string;
+  readonly service: string;
+  readonly queue: string;
+  readonly type: string;
+  readonly typeVersion: number;
+  readonly priority: number;
+}
+
+/** The jobs of a service that have stood in line since a time, oldest first. */
+export function* longStanding(
+  service: string,
+  since: number,
+  limit: number,
+): Step<readonly StandingJob[]> {
+  const rows = yield {
+    sql: `SELECT r.id, l.service, l.queue, l.type, l.type_version, r.rank FROM ready r JOIN lanes l ON l.id = r.lane
+      WHERE l.service = ? AND r.updated_at < ? ORDER BY r.n LIMIT ?`,
+    values: [service, since, limit],
+  };
+  return rows.map((row) => ({
+    id: text(row, "id"),
+    service: text(row, "service"),
+    queue: text(row, "queue"),
+    type: text(row, "type"),
+    typeVersion: int(row, "type_version"),
+    priority: -int(row, "rank"),
+  }));
 }

@@ -1,0 +1,270 @@
+/**
+ * The read model: a projection of the log, brought up to date by whoever leads it, and asked by everybody.
+ * An answer is never older than the log was when the question came.
+ */
+import { isEnded, type Job } from "../../core/job.js";
+import type { Clock } from "../clock.js";
+import type { DueAsk, DueJob } from "../engine.js";
+import { StoreBusy } from "../errors.js";
+import type { RenewedLease } from "../projection/entry.js";
+import { leadMs, type Projection } from "../projection/projection.js";
+import { type KeyRow, pageMax, type Queries, type QueryName, type QueueRow } from "../query.js";
+import { type QueueSettings, recordId, type StoredRecord } from "../record.js";
+import type { CapScope } from "./caps.js";
+import { eventOf, startFactsOf } from "./entry.js";
+import type { Keys } from "./keys.js";
+import { renewalsOf } from "./leases.js";
+import type { Log } from "./log.js";
+import type { Port, StoredMessage } from "./port.js";
+import type { Records } from "./records.js";
+import type { Subjects } from "./subjects.js";
+
+/** How long a question waits for the projection to catch up. */
+const patienceMs = 30_000;
+
+/** Whoever does not lead looks this often whether it may. */
+const lookMs = leadMs / 3;
+
+/** What the read model is made of. */
+export interface ReadModelOptions {
+  readonly url: string;
+  readonly port: Port;
+  readonly subjects: Subjects;
+  readonly log: Log;
+  readonly records: Records;
+  readonly keys: Keys;
+  readonly clock: Clock;
+  /** Opens the projection, when it is first needed. */
+  readonly open: () => Promise<Projection>;
+}
+
+/** The read model of a process. */
+export class ReadModel {
+  readonly #options: ReadModelOptions;
+  readonly #stop = new AbortController();
+  #projection: Promise<Projection> | null = null;
+  #projecting: Promise<unknown> = Promise.resolve();
+
+  constructor(options: ReadModelOptions) {
+    this.#options = options;
+  }
+
+  /** Asks, no older than the log is now. */
+  async query<Name extends QueryName>(
+    name: Name,
+    ask: Queries[Name]["ask"],
+  ): Promise<Queries[Name]["answer"]> {
+    const answer = await this.#answer(name, ask);
+    return answer as Queries[Name]["answer"];
+  }
+
+  async #answer(name: QueryName, ask: unknown): Promise<unknown> {
+    const { records } = this.#options;
+    if (name === "records") {
+      const { prefix, limit = pageMax } = ask as Queries["records"]["ask"];
+      return (await records.list(prefix)).slice(0, limit);
+    }
+    const projection = await this.caughtUp();
+    const answer = await projection.query(name, ask as never);
+    switch (name) {
+      case "queues": {
+        const { service } = ask as Queries["queues"]["ask"];
+        return this.#withSettings(answer as Queries["queues"]["answer"], service);
+      }
+      case "key":
+        return answer && this.#asRecorded(answer as KeyRow);
+      case "keys": {
+        const page = answer as Queries["keys"]["answer"];
+        const entries = await Promise.all(page.entries.map((row) => this.#asRecorded(row)));
+        return { ...page, entries };
+      }
+      default:
+        return answer;
+    }
+  }
+
+  /** Jobs whose time has come. */
+  async due(ask: DueAsk, limit: number): Promise<readonly DueJob[]> {
+    return (await this.caughtUp()).due(ask, limit);
+  }
+
+  /** The job that a chain has come to. */
+  async currentOfChain(chainId: string): Promise<Job | null> {
+    const { entries } = await this.query("jobs", { filter: { chainId }, limit: pageMax });
+    const current = entries.find(({ state }) => !isEnded(state)) ?? entries[0];
+    return current ? (await this.#options.log.load(current.id)).job : null;
+  }
+
+  /** How many jobs run under a cap. */
+  async activeUnder({ service, type, queue }: CapScope): Promise<number> {
+    const names = {
+      service,
+      ...(type !== undefined && { type }),
+      ...(queue !== undefined && { queue }),
+    };
+    const counts = await this.query("counts", { filter: { ...names, state: ["active"] } });
+    return counts.reduce((sum, { count }) => sum + count, 0);
+  }
+
+  /** Tells of leases that this process has renewed, where the read model is in use. */
+  async renewed(leases: readonly RenewedLease[]): Promise<void> {
+    if (this.#projection) await (await this.#projection).renew(leases);
+  }
+
+  /** The projection, when it has everything that is in the log now. */
+  async caughtUp(): Promise<Projection> {
+    const { port, subjects, url } = this.#options;
+    const projection = await this.#opened();
+    const head = (await port.last("jobs", subjects.feedFilter()))?.seq ?? 0;
+    const patience = AbortSignal.any([this.#stop.signal, AbortSignal.timeout(patienceMs)]);
+    if (await projection.reached(head, patience)) return projection;
+    const lag = head - (await projection.position());
+    const message = `The read model is ${lag} events behind the log and does not catch up. Check that a process with the projection runs and keeps up.`;
+    throw new StoreBusy({ url, message });
+  }
+
+  /** How the projection stands against the log. */
+  async status() {
+    const { port, subjects } = this.#options;
+    const projection = await this.#opened();
+    return projection.status((await port.last("jobs", subjects.feedFilter()))?.seq ?? 0);
+  }
+
+  /** Makes the view anew from the log. Questions wait until it is there again. */
+  async rebuild(): Promise<void> {
+    await (await this.#opened()).clear();
+    await this.caughtUp();
+  }
+
+  async close(): Promise<void> {
+    this.#stop.abort();
+    await this.#projecting;
+    if (this.#projection) await (await this.#projection.catch(() => null))?.close();
+  }
+
+  #opened(): Promise<Projection> {
+    if (this.#projection === null) {
+      const opening = this.#options.open();
+      this.#projection = opening;
+      opening.then(
+        (projection) => {
+          this.#projecting = Promise.all([
+            this.#project(projection),
+            this.#mirror(projection),
+          ]).catch(() => {});
+        },
+        () => {
+          this.#projection = null;
+        },
+      );
+    }
+    return this.#projection;
+  }
+
+  /** Applies the log while this process leads. */
+  async #project(projection: Projection): Promise<void> {
+    const { port, subjects } = this.#options;
+    while (!this.#stop.signal.aborted) {
+      if (!(await this.#leads(projection))) {
+        await this.#pause();
+        continue;
+      }
+      const lead = new AbortController();
+      const callOff = this.#keepLead(projection, lead);
+      const signal = AbortSignal.any([this.#stop.signal, lead.signal]);
+      try {
+        let position = await projection.position();
+        for await (const messages of port.follow("jobs", subjects.feedFilter(), position, signal)) {
+          const last = messages.at(-1)?.seq ?? position;
+          position = await projection.apply(position, messages.map(loggedEvent));
+          // Somebody has cleared the projection: the log is read again from there.
+          if (position < last) break;
+        }
+      } finally {
+        callOff();
+        lead.abort();
+      }
+    }
+  }
+
+  /** A database that is away for a while costs nothing but time. */
+  async #leads(projection: Projection): Promise<boolean> {
+    return projection.lead().catch(() => false);
+  }
+
+  #keepLead(projection: Projection, lead: AbortController): () => void {
+    let callOff = () => {};
+    const again = () => {
+      callOff = this.#options.clock.after(lookMs, () => {
+        void this.#leads(projection).then((leads) => {
+          if (!leads) lead.abort();
+          else if (!lead.signal.aborted) again();
+        });
+      });
+    };
+    again();
+    return () => callOff();
+  }
+
+  /** Leases that others renew, and records that lists show. */
+  async #mirror(projection: Projection): Promise<void> {
+    const { port, records } = this.#options;
+    for await (const messages of port.follow("records", records.all, 0, this.#stop.signal)) {
+      const placed = messages.flatMap((message) => records.read(message)?.record ?? []);
+      const renewals = placed.flatMap(renewalsOf);
+      if (renewals.length > 0) await projection.renew(renewals);
+    }
+  }
+
+  #pause(): Promise<void> {
+    return new Promise((resolve) => {
+      const callOff = this.#options.clock.after(lookMs, resolve);
+      this.#stop.signal.addEventListener("abort", () => {
+        callOff();
+        resolve();
+      });
+    });
+  }
+
+  /** Settings are records, which the log does not tell of. */
+  async #withSettings(
+    rows: readonly QueueRow[],
+    service: string | undefined,
+  ): Promise<readonly QueueRow[]> {
+    const prefix = service === undefined ? recordId.queues : recordId.queue(service, "");
+    const settings = new Map<string, StoredRecord>();
+    for (const record of await this.#options.records.list(prefix)) settings.set(record.id, record);
+    const all = rows.map((row) => {
+      const id = recordId.queue(row.service, row.queue);
+      const found = settings.get(id);
+      settings.delete(id);
+      return { ...row, paused: isPaused(found) };
+    });
+    for (const record of settings.values()) {
+      const [, owner = "", queue = ""] = record.id.split("/");
+      all.push({ service: owner, queue, paused: isPaused(record), waiting: 0, active: 0 });
+    }
+    const nameOf = (row: QueueRow) => `${row.service}/${row.queue}`;
+    return all.sort((a, b) => (nameOf(a) < nameOf(b) ? -1 : 1));
+  }
+
+  /** The limits, takeovers and last outcome of a key are in its record, also where a create was refused. */
+  async #asRecorded(row: KeyRow): Promise<KeyRow> {
+    const state = await this.#options.keys.state(row.service, row.hash);
+    if (!state) return row;
+    const { maxActive, maxQueued, whenFull, takeovers, lastOutcome } = state;
+    const limits = { maxActive, maxQueued, whenFull, takeovers };
+    return { ...row, ...limits, ...(lastOutcome && { lastOutcome }) };
+  }
+}
+
+function isPaused(record: StoredRecord | undefined): boolean {
+  return (record?.body as unknown as QueueSettings | undefined)?.paused === true;
+}
+
+function loggedEvent(message: StoredMessage) {
+  const { seq } = message;
+  const event = eventOf(message);
+  if (event.name !== "started") return { seq, event };
+  return { seq, event, leaseUntil: startFactsOf(message).leaseUntil };
+}

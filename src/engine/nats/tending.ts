@@ -1,0 +1,86 @@
+/**
+ * What time brings, done by the keeper that leads a service: tickets for jobs whose time has come, slots of ended
+ * jobs that have lapsed, and new tickets for jobs that should be claimable and whose ticket was lost.
+ */
+import type { Projection } from "../projection/projection.js";
+import type { Keys } from "./keys.js";
+import type { Log } from "./log.js";
+import type { Port } from "./port.js";
+import { priorityLane, type Subjects } from "./subjects.js";
+
+/** The most jobs and keys that one look tends. */
+const tendMax = 500;
+
+/** How long a job may stand in line before its ticket is looked for, and how often that is done. */
+const standingMs = 60_000;
+const sweepMs = 30_000;
+
+/** How many keyed jobs are remembered that were told that their time has come. */
+const rememberedMax = 50_000;
+
+/** What tending needs of the engine. */
+export interface TendingContext {
+  readonly port: Port;
+  readonly subjects: Subjects;
+  readonly log: Log;
+  readonly keys: Keys;
+  readonly now: () => number;
+  readonly projection: () => Promise<Projection>;
+}
+
+/** The tending of one process. */
+export class Tending {
+  readonly #context: TendingContext;
+  /** Keyed jobs that compete for a slot since their time has come, with the version at which they began to. */
+  readonly #competing = new Map<string, number>();
+  #sweptAt = 0;
+
+  constructor(context: TendingContext) {
+    this.#context = context;
+  }
+
+  /** Does what time has brought to a service; gives when it brings more. */
+  async tend(service: string): Promise<number | null> {
+    const projection = await this.#context.projection();
+    const now = this.#context.now();
+    const due = await projection.dueTickets({ service }, now, tendMax + this.#competing.size);
+    const fresh = due.filter(({ key, version }) => this.#competing.get(key.id) !== version);
+    const chosen = fresh.slice(0, tendMax);
+    await Promise.all(chosen.map(({ key, version }) => this.#offer(key.id, version)));
+    for (const hash of await projection.lapsedKeys(service, now, tendMax))
+      await this.#context.keys.tend(service, hash);
+    if (this.#sweptAt + sweepMs <= now) {
+      this.#sweptAt = now;
+      await this.#sweep(projection, service, now);
+    }
+    if (fresh.length > chosen.length) return now;
+    return projection.nextDueAt({ service }, now);
+  }
+
+  /** A job whose time has come is offered; one with a key competes for a slot first. */
+  async #offer(id: string, version: number): Promise<void> {
+    const { log, keys } = this.#context;
+    const { job } = await log.load(id);
+    if (!job?.key) return keys.ticket(id, "due");
+    if (this.#competing.size >= rememberedMax) this.#competing.clear();
+    this.#competing.set(id, version);
+    await keys.tend(job.service, job.key.hash);
+  }
+
+  /** A ticket that was acknowledged while its job could still be claimed is gone, and a new one is written. */
+  async #sweep(projection: Projection, service: string, now: number): Promise<void> {
+    const { port, subjects, log, keys } = this.#context;
+    const floors = new Map<string, Promise<number | null>>();
+    for (const standing of await projection.longStanding(service, now - standingMs, tendMax)) {
+      const consumer = subjects.consumer(standing, priorityLane(standing.priority));
+      const asked = floors.get(consumer) ?? port.acknowledgedUpTo(consumer);
+      floors.set(consumer, asked);
+      const floor = await asked;
+      if (floor === null) continue;
+      const { job, ticketSeq } = await log.load(standing.id);
+      const waits = job?.state === "pending" || job?.state === "retry";
+      if (!waits || ticketSeq > floor) continue;
+      if (!job.key || (await keys.hasSlot(job))) await keys.ticket(job.id, "swept");
+    }
+  }
+}
