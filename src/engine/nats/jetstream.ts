@@ -3,6 +3,7 @@
  * and reads only what a service may be allowed to: by direct get, and by consumers of one filter.
  */
 import type { Msg, MsgHdrs, NatsConnection } from "@nats-io/transport-node";
+import { type BatchAnswer, Batcher } from "../batching.js";
 import { type ApiError, apiFault, thrownFault } from "./faults.js";
 import type { NatsLibrary } from "./libraries.js";
 import type {
@@ -25,12 +26,14 @@ import {
   readLastOfEach,
   storedMessage,
 } from "./reading.js";
-
-/** How long an answer is waited for before the server counts as unreachable. */
-const requestTimeoutMs = 5_000;
+import { Requests } from "./requests.js";
 
 /** How long a fetch waits for what the server has at once. */
 const fetchTimeoutMs = 5_000;
+
+/** How many acknowledgements go out at once, and how many tokens of a reply tell the consumer. */
+const ackBatchMax = 1_000;
+const consumerTokens = 4;
 
 /** The status of a request that nobody was there to answer. */
 const noResponders = 503;
@@ -57,6 +60,8 @@ export class JetStreamPort implements Port {
   readonly #url: string;
   readonly #inboxPrefix: string | undefined;
   readonly #readsEverything: boolean;
+  readonly #requests: Requests;
+  readonly #acks: Batcher<Delivery, void>;
   readonly #clockFilter: string;
   #batches = 0;
 
@@ -78,6 +83,11 @@ export class JetStreamPort implements Port {
     this.#url = options.url;
     this.#inboxPrefix = options.inboxPrefix;
     this.#readsEverything = options.readsEverything;
+    this.#requests = new Requests(options.connection, this.#nats.createInbox(this.#inboxPrefix));
+    this.#acks = new Batcher<Delivery, void>((deliveries) => this.#confirm(deliveries), {
+      weightMax: ackBatchMax,
+      weigh: () => 1,
+    });
     this.#clockFilter = options.clockFilter;
   }
 
@@ -231,7 +241,18 @@ export class JetStreamPort implements Port {
   }
 
   async acknowledge(deliveries: readonly Delivery[]): Promise<void> {
-    await Promise.all(deliveries.map(({ reply }) => this.#request(reply, "+ACK")));
+    await Promise.all(deliveries.map((delivery) => this.#acks.call(delivery)));
+  }
+
+  /** The server takes acknowledgements of one consumer in their order, so that the last answer stands for all. */
+  async #confirm(deliveries: readonly Delivery[]): Promise<readonly BatchAnswer<void>[]> {
+    const last = new Map(deliveries.map((delivery) => [consumerOf(delivery), delivery]));
+    const confirmed = [...last.values()];
+    const asked = new Set(confirmed);
+    for (const delivery of deliveries)
+      if (!asked.has(delivery)) this.#connection.publish(delivery.reply, "+ACK");
+    await Promise.all(confirmed.map(({ reply }) => this.#request(reply, "+ACK")));
+    return deliveries.map(() => ({ answer: undefined }));
   }
 
   working(deliveries: readonly Delivery[]): void {
@@ -269,7 +290,9 @@ export class JetStreamPort implements Port {
   }
 
   async close(): Promise<void> {
+    await this.#acks.idle();
     if (!this.#connection.isClosed()) await this.#connection.drain();
+    this.#requests.close();
   }
 
   get #api(): string {
@@ -322,12 +345,16 @@ export class JetStreamPort implements Port {
 
   async #request(subject: string, body = "", headers?: MsgHdrs): Promise<Msg> {
     try {
-      const options = { timeout: requestTimeoutMs, ...(headers && { headers }) };
-      return await this.#connection.request(subject, body, options);
+      return await this.#requests.ask(subject, body, headers);
     } catch (error) {
       throw thrownFault(error, this.#url);
     }
   }
+}
+
+/** What the reply subjects of one consumer's deliveries have in common. */
+function consumerOf({ reply }: Delivery): string {
+  return reply.split(".", consumerTokens).join(".");
 }
 
 function deliveryOf(message: Msg): Delivery {
