@@ -21,8 +21,7 @@ export interface Header extends Owner {
   readonly leaderUntil: number | null;
 }
 
-const select =
-  "SELECT identity, origin, position, ignored, leader, leader_until FROM projection";
+const select = "SELECT identity, origin, position, ignored, leader, leader_until FROM projection";
 
 /** Reads the row; `null` before the first who opens it has made it. */
 export function* readHeader(lock: string): Step<Header | null> {

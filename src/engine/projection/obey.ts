@@ -133,7 +133,7 @@ function* create(
   if (job.key) yield* recordKey(tx, job, job.key, policy ?? { outcome: "accepted" });
   const slim = yield* storeJob(tx, change, job, null);
   yield* delay(tx, slim);
-  return { service, slim, lease: null, chainId: job.chainId };
+  return { service, slim, lease: null, worker: null, chainId: job.chainId };
 }
 
 /** A job starts, whether it had the slot of its key reserved or not. */
@@ -161,6 +161,7 @@ function* start(
       noted: 1,
     },
     lease: { until, blocked: false },
+    worker,
   };
 }
 
@@ -176,11 +177,7 @@ function* mark(known: Known, { name, version, at, id }: FlatChange): Step<Known>
 }
 
 /** An ended job is dismissed, or opens another run. */
-function* changeEnded(
-  tx: ProjectionTransaction,
-  known: Known,
-  change: FlatChange,
-): Step<Known> {
+function* changeEnded(tx: ProjectionTransaction, known: Known, change: FlatChange): Step<Known> {
   const { slim } = known;
   yield endedStatement(change, slim.n);
   if (change.name === "dismissed") return { ...known, slim: ended(slim, change) };
@@ -196,14 +193,22 @@ function* move(tx: ProjectionTransaction, known: Known, change: FlatChange): Ste
   const lease = leaseAt(known, change);
   if (lease) yield dropLease(slim);
   else yield* leaveLine(slim, null);
-  // Outcomes under a token are the worker's own; a key that is released by hand ends the job of another.
-  const confirmed = change.expectToken !== null && !change.lapse && change.name !== "stale";
+  const confirmed = isOwnOutcome(known, change);
   if (lease && !confirmed) expect(tx, lease.until);
   yield* moveOn(tx, { slim, lease }, change, confirmed);
-  if (isEnded(change.state)) return { ...known, lease: null, slim: ended(slim, change) };
-  const next = waitingAgain(slim, change);
-  yield* delay(tx, next);
-  return { ...known, lease: null, slim: next };
+  const next = isEnded(change.state) ? ended(slim, change) : waitingAgain(slim, change);
+  if (!isEnded(change.state)) yield* delay(tx, next);
+  return { ...known, slim: next, lease: null, worker: null };
+}
+
+/** Whether the worker of a job has moved it on itself, and so lets go of what it held. */
+function isOwnOutcome(
+  { worker }: Known,
+  { name, lapse, expectToken, values }: FlatChange,
+): boolean {
+  const [, , , , , , , , actor] = values;
+  // Not every outcome names its token, and a key that is released by hand names that of another.
+  return !lapse && name !== "stale" && (expectToken !== null || actor === `worker:${worker}`);
 }
 
 /** The lease of a job at an event. A lapse was decided on the newest renewal, which may not have come here yet. */
