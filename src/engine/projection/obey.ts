@@ -2,7 +2,7 @@
  * Applying events: the log has decided, and the rows follow. What the fold would ignore changes nothing.
  */
 import type { EventName } from "../../core/event.js";
-import { ignoredReason } from "../../core/evolve.js";
+import { ignoredReason, type JobStanding } from "../../core/evolve.js";
 import { isEnded, type JobState } from "../../core/job.js";
 import { confirmEnd, endedStatement, removeJob } from "../sql/append.js";
 import type { FlatChange } from "../sql/change.js";
@@ -50,12 +50,15 @@ export function* applyEntries(
   return ignored;
 }
 
-function isIgnored(known: Known | undefined, { service }: FlatEntry, change: FlatChange): boolean {
-  const { id, version, expectToken } = change;
-  const name = change.name as EventName;
-  const standing = known && { ...known.slim, service: known.service };
-  const token = expectToken === null ? null : { token: expectToken };
-  return ignoredReason(standing ?? null, { jobId: id, service, name, version, ...token }) !== null;
+function isIgnored(known: Known | undefined, entry: FlatEntry, change: FlatChange): boolean {
+  const { id: jobId, version, expectToken } = change;
+  const event = { jobId, service: entry.service, name: change.name as EventName, version };
+  const told = expectToken === null ? event : { ...event, token: expectToken };
+  return ignoredReason(known ? standing(known) : null, told) !== null;
+}
+
+function standing({ service, slim: { id, state, version, token } }: Known): JobStanding {
+  return { id, service, state, version, token };
 }
 
 /** Applies an event that the fold accepts. */
@@ -259,16 +262,17 @@ function ended(slim: Slim, change: FlatChange): Slim {
 function* leaveLine(slim: Slim, token: number | null): Step<boolean> {
   const { n, id, key } = slim;
   if (isDelayed(slim)) yield dropDelayed(slim);
-  const waits = key !== null || slim.state === "blocked" || isDelayed(slim);
-  if (waits) yield { sql: "DELETE FROM waiting WHERE n = ?", values: [n] };
+  const leaveWaiting = { sql: "DELETE FROM waiting WHERE n = ?", values: [n] };
   if (key === null) {
     yield leaveReady(slim);
+    if (slim.state === "blocked" || isDelayed(slim)) yield leaveWaiting;
     return false;
   }
   const { sql, values } = leaveReady(slim);
   const [reserved] = yield { sql: `${sql} RETURNING n`, values };
-  if (reserved && token === slim.token + 1) return true;
-  yield freeSlot(keyScope(key), id, slim.token + 1);
+  if (!reserved) yield leaveWaiting;
+  else if (token === slim.token + 1) return true;
+  else yield freeSlot(keyScope(key), id, slim.token + 1);
   return false;
 }
 
