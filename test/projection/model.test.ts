@@ -145,11 +145,11 @@ function withoutRemoved(told: readonly Told[], keepsMarks: boolean): readonly To
 async function rebuiltViews(projection: Projection, ids: readonly string[]) {
   const { ahead, ...views } = await readViews(projection, ids);
   const keys = [];
-  for (const [hash, row] of await readKeys(projection)) {
+  for (const row of (await readKeys(projection)).values()) {
     const { active, queued, queuedCount, ...rest } = row;
     const held = active.filter(({ state }) => state === "active");
     const inLine = active.filter(({ state }) => state === "reserved").map(({ jobId }) => jobId);
-    keys.push({ hash, ...rest, held, waiting: [...queued, ...inLine].sort() });
+    keys.push({ ...rest, held, waiting: [...queued, ...inLine].sort() });
   }
   return { ...views, keys };
 }

@@ -8,7 +8,7 @@ import { type DueTicket, dueTickets, nextDueAt, type TicketScope } from "./ticke
 
 /** What each reading operation is asked and what it answers. */
 export interface Reads extends SharedReads {
-  header: { readonly ask: null; readonly answer: Header | null };
+  header: { readonly ask: null; readonly answer: Header };
   tickets: {
     readonly ask: { readonly scope: TicketScope; readonly now: number; readonly limit: number };
     readonly answer: readonly DueTicket[];
