@@ -1,8 +1,8 @@
 // Everything that a read model answers, in a form in which engines and projections can be compared.
 import { jobStates } from "#millrace/core/job.js";
 import type { DueAsk, Engine } from "#millrace/engine/engine.js";
-import type { KeyRow, Page } from "#millrace/engine/query.js";
 import type { LoggedEvent } from "#millrace/engine/projection/entry.js";
+import type { KeyRow, Page } from "#millrace/engine/query.js";
 
 export type Views = Pick<Engine, "query" | "due">;
 

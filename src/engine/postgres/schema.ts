@@ -7,8 +7,9 @@
 export const projectionTables = `
   CREATE TABLE projection (
     position bigint NOT NULL, ignored bigint NOT NULL, leader_until bigint,
-    identity text COLLATE "C" NOT NULL, origin text COLLATE "C" NOT NULL, leader text COLLATE "C"
+    identity text COLLATE "C", origin text COLLATE "C", leader text COLLATE "C"
   );
+  INSERT INTO projection (position, ignored) VALUES (0, 0);
   -- Jobs that were put in line before their time and have had no ticket since it came.
   CREATE TABLE delayed (
     n bigint PRIMARY KEY, run_at bigint NOT NULL, lane int NOT NULL, version int NOT NULL, id text COLLATE "C" NOT NULL

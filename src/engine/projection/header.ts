@@ -13,7 +13,9 @@ export interface Owner {
 }
 
 /** The row. */
-export interface Header extends Owner {
+export interface Header {
+  /** Whose it is; nobody's before the first has opened it. */
+  readonly owner: Owner | null;
   readonly position: number;
   /** How many events changed nothing, because the fold ignores them. */
   readonly ignored: number;
@@ -23,13 +25,13 @@ export interface Header extends Owner {
 
 const select = "SELECT identity, origin, position, ignored, leader, leader_until FROM projection";
 
-/** Reads the row; `null` before the first who opens it has made it. */
-export function* readHeader(lock: string): Step<Header | null> {
+/** Reads the row. */
+export function* readHeader(lock: string): Step<Header> {
   const [row] = yield { sql: `${select} ${lock}`, values: [] };
-  if (!row) return null;
+  if (!row) throw new Error("The projection has lost its own row.");
+  const owner = { identity: text(row, "identity"), origin: text(row, "origin") };
   return {
-    identity: text(row, "identity"),
-    origin: text(row, "origin"),
+    owner: row.identity === null ? null : owner,
     position: int(row, "position"),
     ignored: int(row, "ignored"),
     leader: row.leader as string | null,
@@ -39,17 +41,14 @@ export function* readHeader(lock: string): Step<Header | null> {
 
 /** Makes the projection this owner's, unless it is another's. Gives whose it is now. */
 export function* enroll(tx: ProjectionTransaction, owner: Owner): Step<Owner> {
-  const found = yield* readHeader(tx.lock);
-  if (found?.identity === owner.identity && found.origin === owner.origin) return owner;
+  const { owner: found } = yield* readHeader(tx.lock);
   if (found && found.identity !== owner.identity) return found;
+  if (found?.origin === owner.origin) return found;
   if (found) yield* clear(tx);
-  // Two may open a new projection at the same moment.
   yield {
-    sql: `INSERT INTO projection (identity, origin, position, ignored) SELECT ?, ?, 0, 0
-      WHERE NOT EXISTS (SELECT 1 FROM projection)`,
+    sql: "UPDATE projection SET identity = ?, origin = ?",
     values: [owner.identity, owner.origin],
   };
-  yield { sql: "UPDATE projection SET origin = ?", values: [owner.origin] };
   return owner;
 }
 
@@ -74,7 +73,6 @@ export interface LeadAsk {
 /** Takes the lead, or goes on leading, unless another leads. */
 export function* lead(tx: ProjectionTransaction, { leader, until }: LeadAsk): Step<boolean> {
   const header = yield* readHeader(tx.lock);
-  if (!header) return false;
   const isFree = header.leaderUntil === null || header.leaderUntil <= tx.now;
   if (header.leader !== leader && (until === null || !isFree)) return false;
   yield {
@@ -87,5 +85,5 @@ export function* lead(tx: ProjectionTransaction, { leader, until }: LeadAsk): St
 /** Whether somebody may write what the log does not order: nobody else leads. */
 export function* mayMirror(tx: ProjectionTransaction, leader: string): Step<boolean> {
   const header = yield* readHeader(tx.lock);
-  return header !== null && (header.leader === null || header.leader === leader);
+  return header.leader === null || header.leader === leader;
 }

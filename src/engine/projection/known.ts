@@ -13,6 +13,8 @@ export interface Known {
   /** What its slim row says, or would say: an ended job has none. */
   readonly slim: Slim;
   readonly lease: Lease | null;
+  /** Who holds the lease. */
+  readonly worker: string | null;
   readonly chainId: string | null;
 }
 
@@ -29,7 +31,7 @@ const columns = `j.n, j.id, l.service, j.lane, -j.priority AS rank, j.run_at, j.
   coalesce(w.updated_at, r.updated_at, s.updated_at, j.updated_at) AS updated_at,
   coalesce(w.started_at, r.started_at, s.started_at, j.started_at) AS started_at,
   coalesce(w.detail, r.detail, j.detail) AS detail, j.key_hash AS key, j.key_max,
-  coalesce(w.noted, r.noted, 1) AS noted, s.until, s.blocked`;
+  coalesce(w.noted, r.noted, 1) AS noted, s.until, s.blocked, s.worker`;
 
 const select = (count: number) =>
   `SELECT ${columns} FROM jobs j JOIN lanes l ON l.id = j.lane ${joinSlim("j")}
@@ -57,6 +59,7 @@ function known(row: SqlRow): Known {
     service: text(row, "service"),
     slim,
     lease: isActive ? { until: int(row, "until"), blocked: int(row, "blocked") === 1 } : null,
+    worker: row.worker as string | null,
     chainId: row.chain_id as string | null,
   };
 }

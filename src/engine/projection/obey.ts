@@ -2,7 +2,7 @@
  * Applying events: the log has decided, and the rows follow. What the fold would ignore changes nothing.
  */
 import type { EventName } from "../../core/event.js";
-import { ignoredReason } from "../../core/evolve.js";
+import { ignoredReason, type JobStanding } from "../../core/evolve.js";
 import { isEnded, type JobState } from "../../core/job.js";
 import { confirmEnd, endedStatement, removeJob } from "../sql/append.js";
 import type { FlatChange } from "../sql/change.js";
@@ -50,12 +50,15 @@ export function* applyEntries(
   return ignored;
 }
 
-function isIgnored(known: Known | undefined, { service }: FlatEntry, change: FlatChange): boolean {
-  const { id, version, expectToken } = change;
-  const name = change.name as EventName;
-  const standing = known && { ...known.slim, service: known.service };
-  const token = expectToken === null ? null : { token: expectToken };
-  return ignoredReason(standing ?? null, { jobId: id, service, name, version, ...token }) !== null;
+function isIgnored(known: Known | undefined, entry: FlatEntry, change: FlatChange): boolean {
+  const { id: jobId, version, expectToken } = change;
+  const event = { jobId, service: entry.service, name: change.name as EventName, version };
+  const told = expectToken === null ? event : { ...event, token: expectToken };
+  return ignoredReason(known ? standing(known) : null, told) !== null;
+}
+
+function standing({ service, slim: { id, state, version, token } }: Known): JobStanding {
+  return { id, service, state, version, token };
 }
 
 /** Applies an event that the fold accepts. */
@@ -133,7 +136,7 @@ function* create(
   if (job.key) yield* recordKey(tx, job, job.key, policy ?? { outcome: "accepted" });
   const slim = yield* storeJob(tx, change, job, null);
   yield* delay(tx, slim);
-  return { service, slim, lease: null, chainId: job.chainId };
+  return { service, slim, lease: null, worker: null, chainId: job.chainId };
 }
 
 /** A job starts, whether it had the slot of its key reserved or not. */
@@ -161,6 +164,7 @@ function* start(
       noted: 1,
     },
     lease: { until, blocked: false },
+    worker,
   };
 }
 
@@ -192,14 +196,22 @@ function* move(tx: ProjectionTransaction, known: Known, change: FlatChange): Ste
   const lease = leaseAt(known, change);
   if (lease) yield dropLease(slim);
   else yield* leaveLine(slim, null);
-  // Outcomes under a token are the worker's own; a key that is released by hand ends the job of another.
-  const confirmed = change.expectToken !== null && !change.lapse && change.name !== "stale";
+  const confirmed = isOwnOutcome(known, change);
   if (lease && !confirmed) expect(tx, lease.until);
   yield* moveOn(tx, { slim, lease }, change, confirmed);
-  if (isEnded(change.state)) return { ...known, lease: null, slim: ended(slim, change) };
-  const next = waitingAgain(slim, change);
-  yield* delay(tx, next);
-  return { ...known, lease: null, slim: next };
+  const next = isEnded(change.state) ? ended(slim, change) : waitingAgain(slim, change);
+  if (!isEnded(change.state)) yield* delay(tx, next);
+  return { ...known, slim: next, lease: null, worker: null };
+}
+
+/** Whether the worker of a job has moved it on itself, and so lets go of what it held. */
+function isOwnOutcome(
+  { worker }: Known,
+  { name, lapse, expectToken, values }: FlatChange,
+): boolean {
+  const [, , , , , , , , actor] = values;
+  // Not every outcome names its token, and a key that is released by hand names that of another.
+  return !lapse && name !== "stale" && (expectToken !== null || actor === `worker:${worker}`);
 }
 
 /** The lease of a job at an event. A lapse was decided on the newest renewal, which may not have come here yet. */
@@ -250,16 +262,17 @@ function ended(slim: Slim, change: FlatChange): Slim {
 function* leaveLine(slim: Slim, token: number | null): Step<boolean> {
   const { n, id, key } = slim;
   if (isDelayed(slim)) yield dropDelayed(slim);
-  const waits = key !== null || slim.state === "blocked" || isDelayed(slim);
-  if (waits) yield { sql: "DELETE FROM waiting WHERE n = ?", values: [n] };
+  const leaveWaiting = { sql: "DELETE FROM waiting WHERE n = ?", values: [n] };
   if (key === null) {
     yield leaveReady(slim);
+    if (slim.state === "blocked" || isDelayed(slim)) yield leaveWaiting;
     return false;
   }
   const { sql, values } = leaveReady(slim);
   const [reserved] = yield { sql: `${sql} RETURNING n`, values };
-  if (reserved && token === slim.token + 1) return true;
-  yield freeSlot(keyScope(key), id, slim.token + 1);
+  if (!reserved) yield leaveWaiting;
+  else if (token === slim.token + 1) return true;
+  else yield freeSlot(keyScope(key), id, slim.token + 1);
   return false;
 }
 

@@ -83,8 +83,7 @@ export class Projection {
 
   /** How the projection stands against the newest position of the log. */
   async status(head: number): Promise<ProjectionStatus> {
-    const header = await this.#read("header", null);
-    const { position = 0, ignored = 0 } = header ?? {};
+    const { position, ignored } = await this.#read("header", null);
     return { position, lag: Math.max(head - position, 0), ignored, leads: this.#leads };
   }
 
@@ -212,9 +211,9 @@ export class Projection {
   }
 
   async #look(): Promise<number> {
-    const header = await this.#read("header", null);
-    this.#known = header?.position ?? 0;
-    return this.#known;
+    const { position } = await this.#read("header", null);
+    this.#known = position;
+    return position;
   }
 
   async #applyChunk(after: number, entries: readonly LoggedEvent[]): Promise<number> {

@@ -16,7 +16,7 @@ import {
 
 /** What each reading operation is asked and what it answers. */
 export interface Reads extends SharedReads {
-  header: { readonly ask: null; readonly answer: Header | null };
+  header: { readonly ask: null; readonly answer: Header };
   tickets: {
     readonly ask: { readonly scope: TicketScope; readonly now: number; readonly limit: number };
     readonly answer: readonly DueTicket[];

@@ -62,7 +62,7 @@ function* apply(
   { origin, after, entries }: ApplyAsk,
 ): Step<number | null> {
   const header = yield* readHeader(tx.lock);
-  if (header?.origin !== origin) return null;
+  if (header.owner?.origin !== origin) return null;
   const fresh = entries.filter(({ seq }) => seq > header.position);
   const last = fresh.at(-1);
   if (header.position < after || !last) return header.position;

@@ -110,9 +110,10 @@ export const migrations: readonly string[] = [
 /** What a projection has besides: whose it is and how far it has come, and the jobs that wait for a ticket. */
 export const projectionTables = `
   CREATE TABLE projection (
-    identity TEXT NOT NULL, origin TEXT NOT NULL, position INTEGER NOT NULL, ignored INTEGER NOT NULL,
+    identity TEXT, origin TEXT, position INTEGER NOT NULL, ignored INTEGER NOT NULL,
     leader TEXT, leader_until INTEGER
   ) STRICT;
+  INSERT INTO projection (position, ignored) VALUES (0, 0);
   -- Jobs that were put in line before their time and have had no ticket since it came.
   CREATE TABLE delayed (
     n INTEGER PRIMARY KEY, lane INTEGER NOT NULL, run_at INTEGER NOT NULL, id TEXT NOT NULL, version INTEGER NOT NULL
