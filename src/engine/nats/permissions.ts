@@ -2,8 +2,8 @@
  * What each user of a deployment has to be allowed, and no more, as a nats-server takes it: a service works on its own
  * jobs, the admin runtime on all of them, and an observer or operator asks the admin runtime.
  *
- * A server sends an answer wherever the asking user wants it, also where that user may not publish. Such an answer in
- * the log or among the records tells by its headers that it is one, and readers ignore it.
+ * A server sends an answer wherever the asking user wants it, also where that user may not publish: permissions cannot
+ * prevent that. What a server answers from a stream has the header `Nats-Stream`, by which readers tell it from events.
  */
 import type { Manifest } from "../../contract/manifest.js";
 import { deploymentNames } from "./streams.js";
