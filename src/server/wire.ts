@@ -138,7 +138,7 @@ export interface HealthCheck {
 }
 
 /** The most log lines of a job that are shown: the newest. */
-export const logsMax = 100;
+const logsMax = 100;
 
 /** A time as text. */
 export function timeText(ms: number): string {
