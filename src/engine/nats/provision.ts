@@ -159,6 +159,8 @@ class Provisioning {
   async #ensure(wanted: StreamConfig): Promise<StreamAnswer | null> {
     const answer = await patiently(async () => {
       const found = await this.#api(`STREAM.INFO.${wanted.name}`);
+      // A cluster may be without a leader, or a domain not say that it refuses. What others have found is enough to start.
+      if (found?.error === noAnswer && (await this.#told()) !== null) return null;
       return found?.error?.err_code === apiCode.streamNotFound
         ? this.#create(wanted)
         : this.#mend(found, wanted);

@@ -1,0 +1,236 @@
+/**
+ * The admin calls carried out over any engine. Lists come from the read model and single jobs from their logs;
+ * a call that changes a job publishes an ordinary event and answers when the views show it.
+ */
+import { command } from "../client/commands.js";
+import { workerRows } from "../client/presence.js";
+import { given } from "../client/reads.js";
+import type { Runtime } from "../client/runtime.js";
+import type { Command, CommandOf } from "../core/command.js";
+import type { Actor, Job, JobState, LogEntry } from "../core/job.js";
+import { isStoreError } from "../engine/errors.js";
+import type { JobFilter } from "../engine/query.js";
+import {
+  checkInput,
+  type DeadFilterInput,
+  type FilterInput,
+  type IdInput,
+  type JobsCallName,
+  type JobsCalls,
+  type KeyInput,
+  type OneJob,
+  type PageInput,
+} from "./calls.js";
+import { NotFoundError, UnavailableError, ValidationError } from "./errors.js";
+import {
+  type HealthCheck,
+  type HealthWire,
+  type JobWire,
+  jobWire,
+  type KeyWire,
+  keyWire,
+  type PageWire,
+  type ServiceWire,
+  timeText,
+  workerWires,
+} from "./wire.js";
+
+/** How long an answer waits for views that lag, and how often it looks. */
+const viewPatienceMs = 5_000;
+const viewPauseMs = 20;
+
+/** What the calls are carried out with. */
+export interface JobsBackend extends Omit<Runtime, "service"> {
+  /** The version of Millrace. */
+  readonly version: string;
+  readonly startedAt: number;
+  /** Looks at what else the admin runtime lives from, such as its projection. */
+  readonly checks?: () => Promise<readonly HealthCheck[]>;
+}
+
+type Handlers = {
+  readonly [Name in JobsCallName]: (
+    backend: JobsBackend,
+    input: JobsCalls[Name]["input"],
+    actor: Actor,
+  ) => Promise<JobsCalls[Name]["output"]>;
+};
+
+const handlers: Handlers = {
+  Health: health,
+  ListServices: listServices,
+  List: list,
+  Get: get,
+  GetKey: getKey,
+  Retry: (backend, input, actor) => change(backend, input, actor, retry(backend)),
+  Cancel: (backend, input, actor) => change(backend, input, actor, { command: "cancel" }),
+  ListDLQ: (backend, input) => list(backend, { ...input, state: ["dead"] }),
+  ReplayDLQ: (backend, input, actor) => change(backend, input, actor, retry(backend), "dead"),
+  DismissDLQ: (backend, input, actor) =>
+    change(backend, input, actor, { command: "dismiss" }, "dead"),
+};
+
+/** Carries out a call. What its caller is to be told is thrown as an `AdminError`. */
+export async function carryOut<Name extends JobsCallName>(
+  backend: JobsBackend,
+  name: Name,
+  input: unknown,
+  actor: Actor,
+): Promise<JobsCalls[Name]["output"]> {
+  checkInput(name, input);
+  try {
+    return await handlers[name](backend, input, actor);
+  } catch (error) {
+    if (isStoreError(error)) throw new UnavailableError({ message: error.message });
+    throw error;
+  }
+}
+
+async function health({ engine, version, instance, startedAt, checks }: JobsBackend) {
+  const store = await engine.head().then(
+    (): HealthCheck => ({ name: "store", status: "ok", detail: engine.url }),
+    (error): HealthCheck => ({ name: "store", status: "failed", detail: String(error) }),
+  );
+  const all = [store, ...((await checks?.()) ?? [])];
+  const isHealthy = all.every(({ status }) => status === "ok");
+  const answer: HealthWire = {
+    status: isHealthy ? "healthy" : "unhealthy",
+    version,
+    instance,
+    startedAt: timeText(startedAt),
+    checks: all,
+  };
+  return answer;
+}
+
+async function listServices(
+  { engine }: JobsBackend,
+  { limit, offset = 0 }: PageInput,
+): Promise<PageWire<ServiceWire>> {
+  const [counts, presences] = await Promise.all([engine.query("counts", {}), workerRows(engine)]);
+  const workers = workerWires(presences);
+  const names = new Set([...counts, ...workers].map(({ service }) => service));
+  const all = [...names].sort().map((name): ServiceWire => {
+    const own = workers.filter(({ service }) => service === name);
+    const jobs: { [State in JobState]?: number } = {};
+    for (const { service, state, count } of counts)
+      if (service === name) jobs[state] = (jobs[state] ?? 0) + count;
+    const instances = new Set(own.map(({ instanceId }) => instanceId)).size;
+    return { name, instances, workers: own, jobs };
+  });
+  const entries = all.slice(offset, offset + limit);
+  return pageWire(entries, { count: all.length, offset, limit });
+}
+
+async function list(
+  { engine }: JobsBackend,
+  { limit, offset = 0, ...filter }: FilterInput & PageInput,
+): Promise<PageWire<JobWire>> {
+  const page = await engine.query("jobs", { filter: storeFilter(filter), limit, offset });
+  const loaded = await engine.load(page.entries.map(({ id }) => id));
+  const entries = page.entries.flatMap((row, index) => {
+    const job = loaded[index]?.job;
+    return job ? [jobWire(job, { row })] : [];
+  });
+  // A job that was removed since is left out, and counts as seen.
+  const nextOffset = offset + page.entries.length;
+  return { ...pageWire(entries, { count: page.count, offset, limit }), ...next(nextOffset, page) };
+}
+
+function pageWire<Entry>(
+  entries: readonly Entry[],
+  { count, offset, limit }: { count: number; offset: number; limit: number },
+): PageWire<Entry> {
+  return { entries, count, offset, limit, ...next(offset + entries.length, { count }) };
+}
+
+function next(nextOffset: number, { count }: { readonly count: number }) {
+  return nextOffset < count ? { nextOffset } : {};
+}
+
+function storeFilter({ since, until, ...rest }: DeadFilterInput | FilterInput): JobFilter {
+  const times = given({
+    since: since === undefined ? undefined : Date.parse(since),
+    until: until === undefined ? undefined : Date.parse(until),
+  });
+  return { ...rest, ...times };
+}
+
+async function get({ engine }: JobsBackend, { id }: IdInput): Promise<OneJob> {
+  const [[loaded], row] = await Promise.all([
+    engine.load([id], { history: true }),
+    engine.query("job", { id }),
+  ]);
+  if (!loaded) throw jobNotFound(id);
+  const { job, events = [] } = loaded;
+  const logs: LogEntry[] = events.flatMap((event) =>
+    event.name === "logged" ? event.entries : [],
+  );
+  const keyRow = job.key && (await engine.query("key", { hash: job.key.hash }));
+  return {
+    job: jobWire(job, { row, ...given({ keyRow, logs: logs.length > 0 ? logs : undefined }) }),
+  };
+}
+
+/** Finds a key. The newest job under a readable key knows its hash. */
+async function getKey({ engine }: JobsBackend, filter: KeyInput): Promise<KeyWire> {
+  const { service, type, key } = filter;
+  const { entries } = await engine.query("jobs", { filter: { service, type, key }, limit: 1 });
+  const hash = entries[0]?.keyHash;
+  const row = hash === undefined ? null : await engine.query("key", { hash });
+  if (row) return keyWire(row);
+  const message = `No job of ${service}/${type} runs or waits under the key ${key}.`;
+  throw new NotFoundError({ resource: "key", id: key, message });
+}
+
+/** A command without the origin that every change adds. */
+type Wish = {
+  [Name in "retry" | "cancel" | "dismiss"]: Omit<CommandOf<Name>, "eventId" | "actor">;
+}["retry" | "cancel" | "dismiss"];
+
+function retry({ engine }: JobsBackend): Wish {
+  return { command: "retry", runAt: engine.now() };
+}
+
+/** Gives a job a command, if need be only in one state, and answers with the job as the views show it then. */
+async function change(
+  backend: JobsBackend,
+  { id }: IdInput,
+  actor: Actor,
+  wish: Wish,
+  onlyIn?: JobState,
+): Promise<OneJob> {
+  const outcome = await command({ ...backend, service: "" }, id, (job) => {
+    if (onlyIn !== undefined && job.state !== onlyIn)
+      throw notPossible(`Job ${id} is ${job.state}, not ${onlyIn}.`);
+    return { ...wish, eventId: backend.ids.eventId(), actor } as Command;
+  });
+  if (outcome.ok) return shown(backend, outcome.job);
+  // Whoever asks again for what was asked for gets the same answer.
+  if (wish.command === "cancel" && outcome.job?.state === "active")
+    return shown(backend, outcome.job);
+  if (outcome.job) throw notPossible(outcome.rejection.message);
+  if (outcome.rejection.reason === "contended")
+    throw new UnavailableError({ message: outcome.rejection.message });
+  throw jobNotFound(id);
+}
+
+/** Waits until the views have come to what was stored. */
+async function shown({ engine, clock }: JobsBackend, job: Job): Promise<OneJob> {
+  const givesUpAt = clock.monotonic() + viewPatienceMs;
+  for (;;) {
+    const row = await engine.query("job", { id: job.id });
+    const isThere = row !== null && row.version >= job.version;
+    if (isThere || clock.monotonic() >= givesUpAt) return { job: jobWire(job, { row }) };
+    await new Promise<void>((resolve) => clock.after(viewPauseMs, resolve));
+  }
+}
+
+function notPossible(message: string): ValidationError {
+  return new ValidationError({ field: "id", message });
+}
+
+function jobNotFound(id: string): NotFoundError {
+  const message = `There is no job ${id}; it may have been deleted.`;
+  return new NotFoundError({ resource: "job", id, message });
+}
