@@ -42,7 +42,7 @@ export class Claims {
   readonly #underWay = new Set<Promise<void>>();
   /** The places that the claims under way have asked for. */
   #asked = 0;
-  /** The last claim got all that it asked for, so that there is probably more. */
+  /** The last claim got all that it asked for of some lane, so that there is probably more. */
   #isBusy = false;
   /** Something happened while a claim was under way, so that it may have missed a job. */
   #again = false;
@@ -124,9 +124,8 @@ export class Claims {
     try {
       const answer = await engine.claim(ask);
       this.#reserve(ask, -1);
-      this.#isBusy = answer.jobs.length === ask.limit;
       this.#recovered();
-      for (const claimed of answer.jobs) this.#take(claimed, askedAt);
+      this.#isBusy = this.#takeAll(answer.jobs, askedAt, ask);
       this.#goOn(answer, now);
     } catch (error) {
       this.#reserve(ask, -1);
@@ -135,9 +134,16 @@ export class Claims {
     }
   }
 
-  #take(claimed: ClaimedJob, askedAt: number): void {
-    const lane = this.#lanes.get(laneOf(claimed.job));
-    if (lane) this.#options.onClaimed(lane, claimed, askedAt);
+  /** Hands over what was claimed, and gives whether it was all that was asked for, of one lane at least. */
+  #takeAll(jobs: readonly ClaimedJob[], askedAt: number, { lanes, limit }: ClaimAsk): boolean {
+    const counts = new Map<string, number>();
+    for (const claimed of jobs) {
+      const name = laneOf(claimed.job);
+      counts.set(name, (counts.get(name) ?? 0) + 1);
+      const lane = this.#lanes.get(name);
+      if (lane) this.#options.onClaimed(lane, claimed, askedAt);
+    }
+    return jobs.length === limit || lanes.some(({ lane, free }) => counts.get(lane) === free);
   }
 
   /** Claims again at once where there may be more, and sleeps otherwise. */

@@ -7,14 +7,14 @@ import type { EventOf } from "../../core/event.js";
 import { evolve, fold } from "../../core/evolve.js";
 import type { Actor, JobContext } from "../../core/job.js";
 import type { ClaimAnswer, ClaimAsk, ClaimedJob } from "../engine.js";
-import { type QueueSettings, recordId } from "../record.js";
 import { type CapsLeft, capScopes, countCaps, type OpenLane, takePlace } from "../sql/caps.js";
 import { endStatement } from "../sql/place.js";
 import { type EventValues, eventFrom, eventValues, headOf, type JobHead } from "../sql/rows.js";
 import { freeSlot, keyScope } from "../sql/slim.js";
-import { arrays, type SqlValue, type Step } from "../sql/statement.js";
+import type { SqlValue, Step } from "../sql/statement.js";
 import { promoteDue, sweepSlots } from "./due.js";
 import { promoteKeys, waitingKeys } from "./keys.js";
+import { type Candidate, compareRows, lookAhead, type Outlook, type ReadyRow } from "./look.js";
 import type { Marks } from "./marks.js";
 import { readEventsOf } from "./read.js";
 import { array, list, table } from "./text.js";
@@ -36,164 +36,89 @@ export function* claimJobs(
   sweep: boolean,
   marks: Marks,
 ): Step<ClaimAnswer> {
-  const numbers = ask.lanes.map(({ lane }) => tx.lanes.get(lane) ?? 0);
-  const paused = yield* lookAhead(tx, ask, numbers);
+  const lanes = ask.lanes.map(
+    (lane): OpenLane => ({
+      lane,
+      number: tx.lanes.get(lane.lane) ?? 0,
+      caps: capScopes(lane),
+      free: lane.free,
+    }),
+  );
+  const left: CapsLeft = new Map();
+  const look = (limit: number) => lookAhead(tx, lanes, limit, left, marks);
+  let outlook = yield* look(ask.limit);
+  if (yield* bringIn(tx, lanes, outlook, sweep)) outlook = yield* look(ask.limit);
+  if (outlook.lined.length > 0) {
+    yield* countUnderLock(tx, outlook.lined, left);
+    outlook = yield* look(ask.limit);
+  }
+  const jobs: ClaimedJob[] = [];
+  for (let round = 1; ; round++) {
+    const found = firstInLine(tx, outlook.found, ask.limit - jobs.length);
+    const claimed = yield* claimAll(atTimeOf(tx, found), found, ask.worker, left);
+    jobs.push(...claimed);
+    if (claimed.length === found.length || jobs.length === ask.limit) break;
+    // There may be more behind those that were passed over, which whoever claims next will find.
+    if (round === roundsMax) {
+      tx.woke.ready = true;
+      break;
+    }
+    outlook = yield* look(ask.limit - jobs.length);
+  }
+  const next = Math.min(outlook.dueAt, outlook.lapsesAt);
+  return { jobs, nextDueAt: jobs.length < ask.limit && Number.isFinite(next) ? next : null };
+}
+
+/** Does what time has brought, and gives whether it did something. */
+function* bringIn(
+  tx: PostgresTransaction,
+  lanes: readonly OpenLane[],
+  { due, lapsesAt }: Outlook,
+  sweep: boolean,
+): Step<boolean> {
+  const isLapsed = lapsesAt <= tx.now;
+  if (isLapsed) yield* sweepSlots(tx);
+  if (due.length > 0) yield* promoteDue(tx, due);
   if (sweep) {
+    const numbers = lanes.map(({ number }) => number);
     const keys = yield* waitingKeys(numbers, sweepKeysMax);
     if (keys.length > 0) yield* promoteKeys(tx, keys);
   }
-  const left: CapsLeft = new Map();
-  yield* lockCaps(ask);
-  const lanes: OpenLane[] = [];
-  for (const [index, lane] of ask.lanes.entries()) {
-    const number = numbers[index] ?? 0;
-    if (paused.has(number)) continue;
-    lanes.push({ lane, number, caps: yield* countCaps(tx, lane, left), free: lane.free });
-  }
-  const jobs: ClaimedJob[] = [];
-  for (let round = 0; round < roundsMax && jobs.length < ask.limit; round++) {
-    const found = yield* candidates(tx, lanes, ask.limit - jobs.length, left, marks);
-    const claimed = yield* claimAll(atTimeOf(tx, found), found, ask.worker, left);
-    jobs.push(...claimed);
-    if (claimed.length === found.length) break;
-    // There may be more behind those that were passed over, which whoever claims next will find.
-    if (round === roundsMax - 1) tx.woke.ready = true;
-  }
-  return { jobs, nextDueAt: jobs.length < ask.limit ? yield* nextDue(numbers) : null };
-}
-
-const look = `SELECT i.lane, (SELECT r.body FROM records r WHERE r.id = i.record AND (r.expires_at IS NULL OR r.expires_at > ?)),
-    EXISTS (SELECT 1 FROM waiting w WHERE w.lane = i.lane AND w.cause = 'due' AND w.run_at <= ?),
-    EXISTS (SELECT 1 FROM slots s WHERE s.until IS NOT NULL AND s.until <= ?)
-  FROM ${table("i", { lane: "int", record: "text" })}`;
-
-type Outlook = readonly [lane: number, settings: string | null, isDue: boolean, isLapsed: boolean];
-
-/** Does what time has brought, and gives the lanes whose queue is paused. */
-function* lookAhead(
-  tx: PostgresTransaction,
-  ask: ClaimAsk,
-  numbers: readonly number[],
-): Step<ReadonlySet<number>> {
-  const records = ask.lanes.map(({ service, queue }) => recordId.queue(service, queue));
-  const values = [tx.now, tx.now, tx.now, list(numbers), list(records)];
-  const rows = (yield {
-    sql: look,
-    values,
-    raw: true,
-    planned: true,
-  }) as unknown as readonly Outlook[];
-  if (rows.some(([, , , isLapsed]) => isLapsed)) yield* sweepSlots(tx);
-  const due = rows.filter(([, , isDue]) => isDue).map(([lane]) => lane);
-  if (due.length > 0) yield* promoteDue(tx, due);
-  const isPaused = (settings: string | null) =>
-    settings !== null && (JSON.parse(settings) as QueueSettings | null)?.paused === true;
-  return new Set(rows.filter(([, settings]) => isPaused(settings)).map(([lane]) => lane));
+  return isLapsed || due.length > 0 || sweep;
 }
 
 /** Claims under the same cap go one after the other, so that none counts places that another is about to take. */
-function* lockCaps(ask: ClaimAsk): Step<void> {
-  const scopes = [...new Set(ask.lanes.flatMap(capScopes))].sort();
-  if (scopes.length === 0) return;
+function* countUnderLock(
+  tx: PostgresTransaction,
+  lanes: readonly OpenLane[],
+  left: CapsLeft,
+): Step<void> {
+  const scopes = [...new Set(lanes.flatMap(({ caps }) => caps))].sort();
   yield {
     sql: `SELECT pg_advisory_xact_lock(hashtextextended(scope, 77)) FROM unnest(${array("text")}) AS scope`,
     values: [list(scopes)],
+    silent: true,
   };
+  for (const { lane } of lanes) yield* countCaps(tx, lane, left);
 }
 
-const selectFrom = (
-  start: string,
-) => `SELECT r.ctid::text, r.n, r.id, r.lane, r.rank, r.run_at, r.state, r.version, r.run, r.tries,
-    r.token, r.deadline, r.key, r.noted, r.started_at, e.context, e.state, e.at, e.id, e.actor, e.body
-  FROM (SELECT ctid, n, id, lane, rank, run_at, state, version, run, tries, token, deadline, key, noted, started_at
-    FROM ready WHERE lane = ? ${start} ORDER BY rank, run_at, id LIMIT ? FOR UPDATE SKIP LOCKED) AS r
-  JOIN events e ON e.seq = r.n`;
-
-const selectReady = selectFrom("");
-const selectBehind = selectFrom("AND (rank, run_at, id) > (?, ?, ?)");
-
-type ReadyRow = readonly [
-  ctid: string,
-  n: number,
-  id: string,
-  lane: number,
-  rank: number,
-  runAt: number,
-  state: "pending" | "retry",
-  version: number,
-  run: number,
-  tries: number,
-  token: number,
-  deadline: number | null,
-  key: string | null,
-  noted: number,
-  startedAt: number | null,
-  context: string,
-  createdState: string,
-  createdAt: number,
-  createdId: string,
-  createdBy: string,
-  createdBody: string,
-];
-
-interface Candidate {
-  readonly open: OpenLane;
-  readonly row: ReadyRow;
-}
-
-/** The first in line over all lanes, in the order of claims, as far as places and caps reach. */
-function* candidates(
+/** The first in line over all lanes, in the order of claims. */
+function firstInLine(
   tx: PostgresTransaction,
-  lanes: readonly OpenLane[],
+  found: readonly Candidate[],
   limit: number,
-  left: CapsLeft,
-  marks: Marks,
-): Step<readonly Candidate[]> {
-  const found: Candidate[] = [];
-  for (const open of lanes) {
-    const places = Math.min(open.free, limit, ...open.caps.map((scope) => left.get(scope) ?? 0));
-    if (places <= 0) continue;
-    for (const row of yield* readyRows(open.number, places, marks)) found.push({ open, row });
-  }
-  found.sort((a, b) => compareRows(a.row, b.row));
-  if (found.length <= limit) return found;
+): readonly Candidate[] {
+  const inOrder = [...found].sort((a, b) => compareRows(a.row, b.row));
+  if (inOrder.length <= limit) return inOrder;
   // The rest stays locked until the end, and who looks meanwhile does not see it.
   tx.woke.ready = true;
-  return found.slice(0, limit);
+  return inOrder.slice(0, limit);
 }
 
 /** Jobs may have come after the transaction read the clock; they start no earlier than they are due. */
 function atTimeOf(tx: PostgresTransaction, found: readonly Candidate[]): PostgresTransaction {
   const now = found.reduce((latest, { row }) => Math.max(latest, row[5]), tx.now);
   return now === tx.now ? tx : { ...tx, now };
-}
-
-/** The first in line of one lane that nobody else is claiming. */
-function* readyRows(lane: number, places: number, marks: Marks): Step<readonly ReadyRow[]> {
-  const mark = marks.from(lane);
-  if (mark) {
-    const values = [lane, mark.rank, mark.runAt, mark.id, places];
-    const rows = arrays<ReadyRow>(yield { sql: selectBehind, values, raw: true, planned: true });
-    if (rows.length === places) {
-      remember(lane, rows, marks);
-      return rows;
-    }
-  }
-  const startedAt = performance.now();
-  const values = [lane, places];
-  const rows = arrays<ReadyRow>(yield { sql: selectReady, values, raw: true, planned: true });
-  marks.looked(lane, performance.now() - startedAt);
-  remember(lane, rows, marks);
-  return rows;
-}
-
-function remember(lane: number, rows: readonly ReadyRow[], marks: Marks): void {
-  const last = [...rows].sort(compareRows).at(-1);
-  if (last) marks.found(lane, rows.length, { rank: last[4], runAt: last[5], id: last[2] });
-}
-
-function compareRows(a: ReadyRow, b: ReadyRow): number {
-  return a[4] - b[4] || a[5] - b[5] || (a[2] < b[2] ? -1 : 1);
 }
 
 /** A job that is to be started, with the event that starts it. */
@@ -342,19 +267,4 @@ function* expireJob(tx: PostgresTransaction, row: ReadyRow, event: EventOf<"expi
   if (key === null) return;
   yield freeSlot(keyScope(key), id, token + 1);
   yield* promoteKeys(tx, [key]);
-}
-
-/** When the next job of these lanes becomes due, or the next slot of an ended job lapses. */
-function* nextDue(lanes: readonly number[]): Step<number | null> {
-  const [row] = arrays<[number | null]>(
-    yield {
-      sql: `SELECT least(
-          (SELECT min(run_at) FROM waiting WHERE lane = ANY(${array("int")}) AND cause = 'due'),
-          (SELECT min(until) FROM slots WHERE until IS NOT NULL)
-        )`,
-      values: [list(lanes)],
-      raw: true,
-    },
-  );
-  return row?.[0] ?? null;
 }

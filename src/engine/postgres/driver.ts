@@ -2,6 +2,7 @@
  * Connections to a PostgreSQL server: a pool that runs operations, alone or in transactions, and the server's clock.
  * Nothing here belongs to a session, so that a pooler may stand between.
  */
+import type { Writable } from "node:stream";
 import type { Pool, PoolClient, PoolConfig, QueryConfig } from "pg";
 import { StoreClosed, type StoreError, StoreUnavailable } from "../errors.js";
 import type { SqlRow, Statement, Step } from "../sql/statement.js";
@@ -20,6 +21,12 @@ const idleTimeoutMs = 30_000;
 /** Runs one statement at a time. */
 export interface Session {
   execute(statement: Statement): Promise<readonly SqlRow[]>;
+}
+
+/** A notification to all who listen on a channel. */
+export interface Notice {
+  readonly channel: string;
+  readonly payload: string;
 }
 
 /** Runs an operation on a session. */
@@ -134,9 +141,36 @@ export class Database {
     });
   }
 
-  /** Sends a notification to all who listen on a channel. */
-  async notify(channel: string, payload: string): Promise<void> {
-    await this.#guard(() => this.#pool.query("SELECT pg_notify($1, $2)", [channel, payload]));
+  /** Sends a notification. */
+  async notify(notice: Notice): Promise<void> {
+    await this.#guard(() => this.#pool.query(this.query(notification(notice))));
+  }
+
+  /**
+   * Runs an operation of one statement, and when that has committed sends a notification, on the same connection and
+   * without waiting for the answer in between.
+   */
+  runAndNotify<Value>(step: Step<Value>, notice: Notice): Promise<Value> {
+    return this.#guard(async () => {
+      const client = await this.#pool.connect();
+      let lost: Error | undefined;
+      let notified: Promise<unknown> = Promise.resolve();
+      const execute: Session["execute"] = async (statement) => {
+        sendTogether(client);
+        const answer = client.query(this.query(statement));
+        // A notification that cannot be sent is a hint lost, no more.
+        notified = client.query(this.query(notification(notice))).catch(() => {});
+        return (await answer).rows as readonly SqlRow[];
+      };
+      try {
+        return await run({ execute }, step);
+      } catch (error) {
+        if (isConnectionLoss(error)) lost = error as Error;
+        throw error;
+      } finally {
+        void notified.then(() => client.release(lost));
+      }
+    });
   }
 
   /** Runs an operation, each statement of which is a transaction of its own. */
@@ -159,6 +193,7 @@ export class Database {
       const client = await this.#pool.connect();
       const sent: Promise<unknown>[] = [];
       const send = (query: string | QueryConfig) => {
+        sendTogether(client);
         const answer = client.query(query);
         answer.catch(() => {});
         sent.push(answer);
@@ -244,6 +279,21 @@ export class Database {
   }
 }
 
+/**
+ * Holds back what is sent on a connection until the end of this turn. Each write wakes the server, which costs more than
+ * what is written.
+ */
+function sendTogether(client: PoolClient): void {
+  const { connection } = client as unknown as { connection?: { stream?: Partial<Writable> } };
+  const stream = connection?.stream;
+  stream?.cork?.();
+  process.nextTick(() => stream?.uncork?.());
+}
+
+function notification({ channel, payload }: Notice): Statement {
+  return { sql: "SELECT pg_notify(?, ?)", values: [channel, payload], planned: true };
+}
+
 /** Whether the server itself is at the other end: a pooler tells another process number than the server does. */
 async function isDirect(client: PoolClient): Promise<boolean> {
   const { rows } = await client.query("SELECT pg_backend_pid() AS pid");
@@ -266,4 +316,7 @@ const indexesOnly = ["seqscan", "bitmapscan", "mergejoin"]
   .map((plan) => `SET LOCAL enable_${plan} = off`)
   .join("; ");
 
-const begin = `BEGIN; SET LOCAL lock_timeout = ${lockTimeoutMs}; SET LOCAL jit = off; ${indexesOnly}; ${selectNow}`;
+/** There is but one plan for each statement, so that one which is remembered is never made again for other values. */
+const onePlan = "SET LOCAL plan_cache_mode = force_generic_plan";
+
+const begin = `BEGIN; SET LOCAL lock_timeout = ${lockTimeoutMs}; SET LOCAL jit = off; ${indexesOnly}; ${onePlan}; ${selectNow}`;

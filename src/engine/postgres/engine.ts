@@ -94,11 +94,18 @@ class PostgresEngine implements Engine {
       clock,
       channel: `millrace_${address.schema}`,
       connect: () => this.#database.listener(pg),
-      notify: (channel, payload) => this.#database.notify(channel, payload),
+      notify: (notice) => this.#database.notify(notice),
     });
-    this.#writer = new Writer(this.#database, (woke) => {
-      this.#wake.hint(woke);
-      this.#commits.ring();
+    this.#writer = new Writer(this.#database, {
+      tell: (woke) => {
+        this.#wake.hint(woke);
+        this.#commits.ring();
+      },
+      ready: () => this.#wake.notice("ready"),
+      told: (woke) => {
+        this.#wake.hintHere(woke);
+        this.#commits.ring();
+      },
     });
     this.#commitWatch = new CommitWatch({ clock, run: (step) => this.#database.run(step) });
     this.#enlisted = new Enlisted({

@@ -6,7 +6,7 @@ import { randomBytes } from "node:crypto";
 import type { StoreError } from "../errors.js";
 import { promoteKey } from "../sql/slim.js";
 import type { Step } from "../sql/statement.js";
-import { type Database, run } from "./driver.js";
+import { type Database, type Notice, run } from "./driver.js";
 import { isOfOneItem, isPassing } from "./faults.js";
 import { newTransaction, type PostgresTransaction } from "./transaction.js";
 
@@ -16,22 +16,27 @@ const triesMax = 10;
 /** An operation that is begun anew each time that it is carried out. */
 export type Operation<Value> = (tx: PostgresTransaction) => Step<Value>;
 
+/** How others are told what a committed transaction did. */
+export interface Hints {
+  tell(woke: PostgresTransaction["woke"]): void;
+  /** The notification that something may be claimable, for whoever sends it with the statement that makes it so. */
+  ready(): Notice;
+  /** Other processes were told of this. */
+  told(woke: PostgresTransaction["woke"]): void;
+}
+
 export class Transactions {
   readonly #database: Database;
   readonly #lanes: Map<string, number>;
-  readonly #onWoke: (woke: PostgresTransaction["woke"]) => void;
+  readonly #hints: Hints;
   readonly #background = new Set<Promise<unknown>>();
   readonly #idStart = randomBytes(9).toString("hex");
   #idCount = 0;
 
-  constructor(
-    database: Database,
-    lanes: Map<string, number>,
-    onWoke: (woke: PostgresTransaction["woke"]) => void,
-  ) {
+  constructor(database: Database, lanes: Map<string, number>, hints: Hints) {
     this.#database = database;
     this.#lanes = lanes;
-    this.#onWoke = onWoke;
+    this.#hints = hints;
   }
 
   /** What an operation begins with. */
@@ -50,11 +55,11 @@ export class Transactions {
     return value;
   }
 
-  /** Carries out an operation that is a single statement, which needs no transaction around it. */
+  /** Carries out an operation that is a single statement, which needs no transaction around it, and makes jobs claimable. */
   async statement<Value>(operation: Operation<Value>): Promise<Value> {
     const tx = this.begin(this.#database.now());
-    const value = await this.#database.run(operation(tx));
-    this.after(tx);
+    const value = await this.#database.runAndNotify(operation(tx), this.#hints.ready());
+    this.#hints.told(tx.woke);
     return value;
   }
 
@@ -84,7 +89,7 @@ export class Transactions {
 
   /** Tells what a committed transaction did, and does what it had to leave. */
   after({ woke, late }: PostgresTransaction): void {
-    this.#onWoke(woke);
+    this.#hints.tell(woke);
     if (late.size > 0) this.#keep(this.#promote([...late]));
   }
 

@@ -6,6 +6,7 @@ import { randomBytes } from "node:crypto";
 import type { Client } from "pg";
 import type { Clock } from "../clock.js";
 import type { WakeTopic } from "../engine.js";
+import type { Notice } from "./driver.js";
 
 /** How long to wait before a lost connection is made again, at first and at most. */
 const reconnectMinMs = 500;
@@ -20,8 +21,11 @@ export interface WakeOptions {
   /** Makes a connection that nobody else uses. */
   readonly connect: () => Client;
   /** Sends a notification. */
-  readonly notify: (channel: string, payload: string) => Promise<void>;
+  readonly notify: (notice: Notice) => Promise<void>;
 }
+
+/** What something that was done hints at. */
+type Woke = { readonly [Topic in WakeTopic]: boolean };
 
 export class Wake {
   /** Who sends, so that nobody is woken by a notification of its own. */
@@ -58,13 +62,20 @@ export class Wake {
   }
 
   /** Tells this process at once, and others with the next notification: one is under way at a time. */
-  hint(woke: { readonly [Topic in WakeTopic]: boolean }): void {
-    for (const topic of topics) {
-      if (!woke[topic]) continue;
-      this.#call(topic);
-      this.#pending.add(topic);
-    }
+  hint(woke: Woke): void {
+    this.hintHere(woke);
+    for (const topic of topics) if (woke[topic]) this.#pending.add(topic);
     if (this.#pending.size > 0) void this.#send();
+  }
+
+  /** Tells this process alone, because others have been told. */
+  hintHere(woke: Woke): void {
+    for (const topic of topics) if (woke[topic]) this.#call(topic);
+  }
+
+  /** The notification of topics, for whoever sends it right behind the commit that it tells of. */
+  notice(...woke: WakeTopic[]): Notice {
+    return { channel: this.#options.channel, payload: [this.#sender, ...woke].join(" ") };
   }
 
   async close(): Promise<void> {
@@ -84,12 +95,11 @@ export class Wake {
   async #send(): Promise<void> {
     if (this.#isSending) return;
     this.#isSending = true;
-    const { channel, notify } = this.#options;
     while (this.#pending.size > 0 && !this.#isClosed) {
-      const payload = [this.#sender, ...this.#pending].join(" ");
+      const notice = this.notice(...this.#pending);
       this.#pending.clear();
       // A notification that cannot be sent is a hint lost, no more.
-      await notify(channel, payload).catch(() => {});
+      await this.#options.notify(notice).catch(() => {});
     }
     this.#isSending = false;
   }

@@ -32,7 +32,7 @@ import { createAllPlain, createPlain } from "./plain-create.js";
 import { endPlain } from "./plain-end.js";
 import { unblockPlain } from "./plain-unblock.js";
 import type { PostgresTransaction } from "./transaction.js";
-import { Transactions } from "./transactions.js";
+import { type Hints, Transactions } from "./transactions.js";
 
 /** How often a claim with places to spare looks for keys whose next job was not let in. */
 const sweepEveryMs = 5_000;
@@ -64,10 +64,10 @@ export class Writer {
   /** What was asked and has no answer yet. */
   readonly #underWay = new Set<Promise<unknown>>();
 
-  constructor(database: Database, onWoke: (woke: PostgresTransaction["woke"]) => void) {
+  constructor(database: Database, hints: Hints) {
     this.#database = database;
     this.#lanes = new Lanes(database);
-    this.#transactions = new Transactions(database, this.#lanes.numbers, onWoke);
+    this.#transactions = new Transactions(database, this.#lanes.numbers, hints);
     this.#creates = calls((batch) => this.#createBatch(batch));
     this.#ends = calls((batch) => this.#endBatch(batch));
     this.#appends = calls((batch) => this.#appendBatch(batch, appendOne));
