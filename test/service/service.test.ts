@@ -127,7 +127,7 @@ describe("connect", () => {
   });
 
   it.for([
-    ["nats://anna:secret@host", /^nats: stores are not supported by this version/],
+    ["redis://anna:secret@host", /^redis: stores are not supported by this version/],
     ["jobs.db", /"jobs.db" is not a URL of a store: use "file:jobs.db"/],
   ] as const)("refuses the store %s", async ([url, message]) => {
     const refused = connect(shop, { url });

@@ -33,6 +33,8 @@ export interface Address {
   readonly replicas?: number;
   /** The JetStream domain that the streams lie in. */
   readonly domain?: string;
+  /** The service that the user may see, where that is not all of them. */
+  readonly service?: string;
   /** What inboxes begin with, for users who may listen only there. */
   readonly inbox?: string;
   /** The URL of the store that the read model lies in. */
@@ -50,6 +52,7 @@ const settingNames = [
   "prefix",
   "replicas",
   "domain",
+  "service",
   "inbox",
   "projection",
   "creds",
@@ -76,7 +79,7 @@ export function addressOf(given: string): Address {
   const settings = settingsOf(query, refuse);
   const tls = tlsOf(scheme.toLowerCase() === "tls", settings);
   const replicas = replicasOf(settings.replicas, refuse);
-  const { domain, inbox, projection } = settings;
+  const { domain, service, inbox, projection } = settings;
   if (domain !== undefined && !/^[A-Za-z0-9_-]{1,64}$/.test(domain))
     throw refuse(
       `The domain "${domain}" in the URL cannot be used; it has letters, digits, "_" and "-".`,
@@ -93,6 +96,7 @@ export function addressOf(given: string): Address {
     ...(tls && { tls }),
     ...(replicas !== undefined && { replicas }),
     ...(domain !== undefined && { domain }),
+    ...(service !== undefined && { service }),
     ...(inbox !== undefined && { inbox }),
     ...(projection !== undefined && { projection }),
   };

@@ -40,6 +40,7 @@ import { Keys } from "./keys.js";
 import { Leases } from "./leases.js";
 import { loadNats } from "./libraries.js";
 import { Log } from "./log.js";
+import { inboxPrefix } from "./permissions.js";
 import type { Port } from "./port.js";
 import { provision, type Topology } from "./provision.js";
 import { ReadModel } from "./read-model.js";
@@ -64,16 +65,17 @@ const pruneMax = 5_000;
 /** What the engine is opened with. */
 export interface NatsOptions {
   readonly clock?: Clock;
-  /** The service that the user of the URL may see, where that is not all of them. */
-  readonly service?: string;
 }
 
 /** Opens the engine on a server, making its streams if there are none. */
 export async function openNats(url: string, options: NatsOptions = {}): Promise<Engine> {
   const address = addressOf(url);
   const nats = await loadNats(address.where);
-  const { clock = systemClock, service } = options;
-  const connection = await openConnection(nats, address, { name: `millrace ${service ?? ""}` });
+  const { clock = systemClock } = options;
+  const { service } = address;
+  const inbox = address.inbox ?? inboxPrefix(address.prefix, service);
+  const name = service === undefined ? "millrace" : `millrace ${service}`;
+  const connection = await openConnection(nats, address, { name, inbox });
   try {
     const topology = await provision(connection, address);
     const subjects = new Subjects(topology.prefix, service);
@@ -84,7 +86,7 @@ export async function openNats(url: string, options: NatsOptions = {}): Promise<
       url: address.where,
       readsEverything: service === undefined,
       clockFilter: subjects.clockFilter(),
-      ...(address.inbox !== undefined && { inboxPrefix: address.inbox }),
+      inboxPrefix: inbox,
     });
     const ask = clock === systemClock ? () => port.time() : null;
     const serverClock = new ServerClock(clock, ask);
@@ -95,7 +97,7 @@ export async function openNats(url: string, options: NatsOptions = {}): Promise<
       subjects,
       topology,
       clock: serverClock,
-      openProjection: () => projectionOf(address, topology, serverClock, service),
+      openProjection: () => projectionOf(address, topology, serverClock),
     });
   } catch (error) {
     await connection.close();
@@ -105,10 +107,9 @@ export async function openNats(url: string, options: NatsOptions = {}): Promise<
 
 /** The read model of a deployment lies where the URL or the environment says, or else in a file of its own. */
 function projectionOf(
-  { projection, prefix }: Address,
+  { projection, prefix, service }: Address,
   { identity }: Topology,
   clock: Clock,
-  service: string | undefined,
 ): Promise<Projection> {
   const scope = service === undefined ? prefix : `${prefix}-${service}`;
   const url = projection ?? process.env.MILLRACE_PROJECTION_URL ?? `file:${scope}-projection.db`;

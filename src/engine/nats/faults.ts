@@ -70,6 +70,22 @@ export function apiFault(error: ApiError, url: string): StoreError {
   return new StoreFailed({ url, message: `NATS refused: ${said}.`, code: String(number) });
 }
 
+/** What the platform says of an address that leads nowhere. */
+const unreachable: ReadonlySet<string> = new Set([
+  "ENOTFOUND",
+  "EAI_AGAIN",
+  "ECONNREFUSED",
+  "ECONNRESET",
+  "EHOSTUNREACH",
+  "ENETUNREACH",
+  "ETIMEDOUT",
+]);
+
+function cannotBeReached(said: string, url: string): StoreUnavailable {
+  const message = `The NATS server cannot be reached (${said}). Check that it runs and that the address is right.`;
+  return new StoreUnavailable({ url, message });
+}
+
 /** The fault that something thrown by the client library tells of. */
 export function thrownFault(error: unknown, url: string): StoreError {
   if (isStoreError(error)) return error;
@@ -102,11 +118,10 @@ export function thrownFault(error: unknown, url: string): StoreError {
           "Nobody answers for JetStream. Check that it is enabled for the account and that its streams exist.",
       });
     case "ConnectionError":
-      return new StoreUnavailable({
-        url,
-        message: `The NATS server cannot be reached (${said}). Check that it runs and that the address is right.`,
-      });
+      return cannotBeReached(said, url);
     default:
+      if (unreachable.has((error as { code?: string }).code ?? ""))
+        return cannotBeReached(said, url);
       return new StoreFailed({ url, message: `Talking to NATS failed: ${said}.` });
   }
 }
