@@ -67,6 +67,8 @@ async function guardedServer(scope: PermissionScope = { prefix: "millrace" }) {
         topology,
         url: address.where,
         inboxPrefix: inbox,
+        readsEverything: user === "admin",
+        clockFilter: new Subjects(prefix, user).clockFilter(),
       });
       return { connection, topology, port };
     },

@@ -40,6 +40,7 @@ import { Keys } from "./keys.js";
 import { Leases } from "./leases.js";
 import { loadNats } from "./libraries.js";
 import { Log } from "./log.js";
+import { inboxPrefix } from "./permissions.js";
 import type { Port } from "./port.js";
 import { provision, type Topology } from "./provision.js";
 import { ReadModel } from "./read-model.js";
@@ -73,7 +74,11 @@ export async function openNats(url: string, options: NatsOptions = {}): Promise<
   const address = addressOf(url);
   const nats = await loadNats(address.where);
   const { clock = systemClock, service } = options;
-  const connection = await openConnection(nats, address, { name: `millrace ${service ?? ""}` });
+  const inbox = address.inbox ?? inboxPrefix(address.prefix, service);
+  const connection = await openConnection(nats, address, {
+    name: `millrace ${service ?? ""}`,
+    inbox,
+  });
   try {
     const topology = await provision(connection, address);
     const subjects = new Subjects(topology.prefix, service);
@@ -84,7 +89,7 @@ export async function openNats(url: string, options: NatsOptions = {}): Promise<
       url: address.where,
       readsEverything: service === undefined,
       clockFilter: subjects.clockFilter(),
-      ...(address.inbox !== undefined && { inboxPrefix: address.inbox }),
+      inboxPrefix: inbox,
     });
     const ask = clock === systemClock ? () => port.time() : null;
     const serverClock = new ServerClock(clock, ask);
