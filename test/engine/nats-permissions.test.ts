@@ -68,7 +68,7 @@ async function guardedServer(scope: PermissionScope = { prefix: "millrace" }) {
         url: address.where,
         inboxPrefix: inbox,
         readsEverything: user === "admin",
-        clockFilter: `${prefix}.jobs.${user}.clock`,
+        clockFilter: new Subjects(prefix, user).clockFilter(),
       });
       return { connection, topology, port };
     },

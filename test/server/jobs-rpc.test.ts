@@ -29,10 +29,10 @@ const shop = defineService("shop", {
 type StoreName = "SQLite" | "JetStream";
 
 async function openStore(store: StoreName, place: NewPrefix): Promise<Engine> {
-  if (store === "JetStream") return openEngine(place.storeUrl);
   const folder = await mkdtemp(join(tmpdir(), "millrace-"));
   onTestFinished(() => rm(folder, { recursive: true, force: true }));
-  return openEngine(`file:${join(folder, "jobs.db")}`);
+  const file = `file:${join(folder, "jobs.db")}`;
+  return openEngine(store === "SQLite" ? file : `${place.storeUrl}&projection=${file}`);
 }
 
 /** A store with a service on it, and the calls served and made. */

@@ -20,7 +20,7 @@ const pingsMissedMax = 2;
 export interface ConnectionPurpose {
   /** How the server lists the connection. */
   readonly name: string;
-  /** What its inboxes begin with, unless the address says so. */
+  /** What its inboxes begin with. */
   readonly inbox?: string;
 }
 
@@ -30,7 +30,6 @@ export async function openConnection(
   address: Address,
   { name, inbox }: ConnectionPurpose,
 ): Promise<NatsConnection> {
-  const inboxPrefix = address.inbox ?? inbox;
   const options: ConnectionOptions = {
     name,
     servers: [...address.servers],
@@ -41,7 +40,7 @@ export async function openConnection(
     maxPingOut: pingsMissedMax,
     // A server that was restarted may know its users a moment later.
     ignoreAuthErrorAbort: true,
-    ...(inboxPrefix !== undefined && { inboxPrefix }),
+    ...(inbox !== undefined && { inboxPrefix: inbox }),
     ...(address.tls && { tls: { ...address.tls } }),
     ...(await authentication(nats, address)),
   };
