@@ -59,11 +59,19 @@ export class Database {
   readonly #texts: StatementTexts;
   #isClosed = false;
   #storeId = "";
+  /** The name of the table that tells this place from others. */
+  readonly home: "store" | "outbox_home";
   #isDirect = false;
 
   /** `given` tells the time where a clock of the caller's own rules; otherwise the server's does. */
-  constructor(pg: PgModule, address: Address, given: (() => number) | null) {
+  constructor(
+    pg: PgModule,
+    address: Address,
+    given: (() => number) | null,
+    home: "store" | "outbox_home" = "store",
+  ) {
     this.#address = address;
+    this.home = home;
     this.#given = given;
     this.#texts = new StatementTexts(`"${address.schema}"`);
     const types: NonNullable<PoolConfig["types"]> = {
@@ -94,7 +102,7 @@ export class Database {
 
   /** The table that says which store this is, and what it says. */
   get storeTable(): string {
-    return `"${this.#address.schema}".store`;
+    return `"${this.#address.schema}".${this.home}`;
   }
 
   get storeId(): string {
@@ -111,12 +119,12 @@ export class Database {
     return this.#given?.() ?? this.#clock.now();
   }
 
-  /** Brings the schema to the newest version and learns the server's time. */
-  provision(): Promise<void> {
+  /** Brings the schema to the newest version, as `prepare` does it, and learns the server's time. */
+  provision(prepare = migrate): Promise<void> {
     return this.#guard(async () => {
       const client = await this.#pool.connect();
       try {
-        this.#storeId = await migrate(client, this.#address);
+        this.#storeId = await prepare(client, this.#address);
         this.#isDirect = await isDirect(client);
         const sentAt = this.#clock.monotonic();
         const { rows } = await client.query(selectNow);

@@ -7,7 +7,7 @@ import type { Address } from "./address.js";
 import { migrations } from "./schema.js";
 
 /** Names the lock of those who migrate a schema, together with the schema. */
-const lockSpace = 0x4d494c4c;
+export const lockSpace = 0x4d494c4c;
 
 /** Makes the schema if there is none, and migrates it. Safe when many processes start at once. Gives the store's id. */
 export async function migrate(client: PoolClient, address: Address): Promise<string> {

@@ -64,7 +64,7 @@ export async function openSqlite(
 }
 
 /** The path that a `file:` URL names: `file:jobs.db` is relative, `file:///var/lib/jobs.db` is absolute. */
-function filePath(url: string): string {
+export function filePath(url: string): string {
   return url.startsWith("file://")
     ? fileURLToPath(url)
     : resolve(decodeURIComponent(url.slice("file:".length)));
