@@ -160,9 +160,11 @@ export function waitChain<Output>(
 ): AsyncResult<Output, WaitFailure> {
   return attempt<Output, WaitFailure>(async () => {
     const row = currentRow((await jobsOfChain(client, id)).entries);
-    if (row === undefined) return Result.err(chainNotFound(id));
+    // The first job of a chain has its id.
+    const current = row?.id ?? (client.onItsWay.has(id) ? id : null);
+    if (current === null) return Result.err(chainNotFound(id));
     const next = ({ continuedBy }: Job) => continuedBy ?? null;
-    return waitForJob<Output>(client, row.id, options, next);
+    return waitForJob<Output>(client, current, options, next);
   });
 }
 

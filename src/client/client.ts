@@ -3,6 +3,7 @@
  * the shared watcher, and the trace of the code that runs now.
  */
 import { type BoundJob, boundJobs, type ServiceContract } from "../contract/definition.js";
+import { OnItsWay } from "./on-its-way.js";
 import type { Runtime } from "./runtime.js";
 import { type ActiveTrace, noTrace } from "./trace.js";
 import { Waiters } from "./waiters.js";
@@ -12,6 +13,7 @@ export interface Client {
   readonly runtime: Runtime;
   readonly waiters: Waiters;
   readonly activeTrace: ActiveTrace;
+  readonly onItsWay: OnItsWay;
   /** A type of the contract at a version, if the contract names it. */
   boundJob(type: string, version: number): BoundJob | undefined;
   /** A type of the contract at its current version, if the contract names it. */
@@ -32,6 +34,7 @@ export function createClient(
     runtime,
     waiters: new Waiters(runtime),
     activeTrace,
+    onItsWay: new OnItsWay(runtime.clock),
     boundJob: (type, version) => bound.get(`${type}@${version}`),
     currentJob: (type) => current.get(type),
   };

@@ -17,7 +17,9 @@ import type {
   SyncTransaction,
 } from "../engine/transaction.js";
 import { storeFault } from "./async-result.js";
+import type { Client } from "./client.js";
 import type { InvalidOption } from "./errors.js";
+import { outboxEntry } from "./outbox.js";
 import type { PreparedCreate } from "./prepare.js";
 import { runSteps, runStepsSync } from "./store-steps.js";
 import {
@@ -37,29 +39,53 @@ export type InsideFailure = InvalidOption | TransactionError | StoreError;
 
 /** Appends creates inside the transaction of a client. */
 export async function submitInside(
-  engine: Engine,
-  client: unknown,
+  client: Client,
+  given: unknown,
   creates: readonly PreparedCreate[],
 ): Promise<Result<Submissions, InsideFailure>> {
-  const tx = usableTransaction(engine, client);
+  const { engine, outbox } = client.runtime;
+  const tx = createTransaction(client, given);
   if (tx instanceof Error) return Result.err(tx);
-  if (tx.kind === "async") return submitAsync(engine, tx, creates).catch(transactionFault);
-  if (!tx.isOpen()) return submitSync(engine, tx, creates);
+  if (tx.kind === "async") {
+    if (outbox === undefined) return submitAsync(engine, tx, creates).catch(transactionFault);
+    const put = outbox.put(creates.map(outboxEntry), tx);
+    return put.then(() => accepted(client, creates), transactionFault);
+  }
+  if (!tx.isOpen()) return submitSync(client, tx, creates);
   // The caller awaits the outcome, so the transaction has to live that long: inside a callback of better-sqlite3
   // it is committed before anybody could see that a create failed.
   await null;
-  return tx.isOpen() ? submitSync(engine, tx, creates) : Result.err(endedEarly());
+  return tx.isOpen() ? submitSync(client, tx, creates) : Result.err(endedEarly());
 }
 
 /** Appends creates inside the synchronous transaction of a client, before it returns. */
 export function submitInsideSync(
-  engine: Engine,
-  client: unknown,
+  client: Client,
+  given: unknown,
   creates: readonly PreparedCreate[],
 ): Result<Submissions, InsideFailure> {
-  const tx = usableTransaction(engine, client);
+  const tx = createTransaction(client, given);
   if (tx instanceof Error) return Result.err(tx);
-  return tx.kind === "sync" ? submitSync(engine, tx, creates) : Result.err(answersLater());
+  return tx.kind === "sync" ? submitSync(client, tx, creates) : Result.err(answersLater());
+}
+
+/** The caller's transaction as the store or the outbox uses it for creates, or why it cannot. */
+function createTransaction(
+  { runtime: { engine, outbox } }: Client,
+  given: unknown,
+): CallerTransaction | InvalidOption | TransactionError {
+  return outbox === undefined ? usableTransaction(engine, given) : callerTransaction(given);
+}
+
+/** What is in the outbox counts as accepted: the store says more when it is published. */
+function accepted(
+  { onItsWay }: Client,
+  creates: readonly PreparedCreate[],
+): Result<Submissions, never> {
+  for (const { event } of creates) onItsWay.add(event.jobId);
+  return Result.ok(
+    creates.map(({ event }) => Result.ok({ outcome: "accepted", id: event.jobId } as const)),
+  );
 }
 
 /** The caller's transaction as the store uses it, or why it cannot. */
@@ -88,11 +114,16 @@ async function submitAsync(
 }
 
 function submitSync(
-  engine: Engine,
+  client: Client,
   tx: SyncTransaction,
   creates: readonly PreparedCreate[],
 ): Result<Submissions, InsideFailure> {
+  const { engine, outbox } = client.runtime;
   try {
+    if (outbox !== undefined) {
+      outbox.putSync(creates.map(outboxEntry), tx);
+      return accepted(client, creates);
+    }
     const store = engine.within(tx);
     const answers = store.append(creates.map(createOnce));
     const results = creates.map((create, index) => {

@@ -146,7 +146,7 @@ export class JobCreator<
     if (problem !== null) return Result.err(problem);
     const chosenIds = new Set<string>();
     const prepared = jobs.map((job) => this.#prepareOne(job, this.#checkNow(job), chosenIds));
-    const submissions = submitInsideSync(this.#client.runtime.engine, tx, createsOf(prepared));
+    const submissions = submitInsideSync(this.#client, tx, createsOf(prepared));
     return submissions.isErr()
       ? Result.err(submissions.error)
       : Result.ok(this.#inOrder(prepared, submissions.value));
@@ -195,7 +195,7 @@ export class JobCreator<
     if (create instanceof Error) return Promise.resolve(Result.err(create));
     const { engine } = this.#client.runtime;
     if (options?.tx !== undefined) {
-      return submitInside(engine, options.tx, [create]).then((submissions) =>
+      return submitInside(this.#client, options.tx, [create]).then((submissions) =>
         submissions.isErr()
           ? Result.err(submissions.error)
           : answerOf(only(submissions.value), create),
@@ -228,7 +228,7 @@ export class JobCreator<
     const create = this.#prepare(checked, options);
     if (create instanceof Error) return Result.err(create);
     const { tx } = options;
-    const submissions = submitInsideSync(this.#client.runtime.engine, tx, [create]);
+    const submissions = submitInsideSync(this.#client, tx, [create]);
     if (submissions.isErr()) return Result.err(submissions.error);
     return answerOf(only(submissions.value), create);
   }
@@ -307,7 +307,7 @@ export class JobCreator<
     const problem = listProblem(jobs);
     if (problem !== null) return Result.err(problem);
     const prepared = await this.#prepareMany(jobs, new Set());
-    const submissions = await submitInside(this.#client.runtime.engine, tx, createsOf(prepared));
+    const submissions = await submitInside(this.#client, tx, createsOf(prepared));
     return submissions.isErr()
       ? Result.err(submissions.error)
       : Result.ok(this.#inOrder(prepared, submissions.value));

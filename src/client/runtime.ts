@@ -4,6 +4,7 @@
 import type { Clock } from "../engine/clock.js";
 import type { Engine } from "../engine/engine.js";
 import type { Logger } from "../engine/logger.js";
+import type { Outbox } from "../engine/outbox.js";
 import type { IdSource } from "./ids.js";
 
 /** What every part of a running service shares. */
@@ -15,4 +16,6 @@ export interface Runtime {
   /** The name of this process among those of the service. */
   readonly instance: string;
   readonly service: string;
+  /** Where creates in transactions of the caller's go, when the store cannot take part in them. */
+  readonly outbox?: Outbox;
 }

@@ -15,8 +15,12 @@ import {
   WaitAborted,
   WaitTimeout,
 } from "./errors.js";
+import { keepAlive } from "./keep-alive.js";
 import { type OptionCheck, optionsProblem, signalProblem } from "./option-checks.js";
 import type { WaitEnd } from "./waiters.js";
+
+/** How often to look for a job that is on its way to the store. */
+const lookMs = 20;
 
 /** How long to wait. */
 export interface WaitOptions {
@@ -76,6 +80,12 @@ export function waitForJob<Value>(
           : client.runtime.clock.after(timeoutMs, onTimeout);
       const watch = (awaited: string): (() => void) =>
         client.waiters.add(awaited, (end) => {
+          if (end === null && client.onItsWay.has(awaited)) {
+            stopWaiting = soon(client, () => {
+              stopWaiting = watch(awaited);
+            });
+            return;
+          }
           const following = end === null || isStoreError(end) ? null : next(end);
           if (following === null) finish(ending<Value>(awaited, end));
           else stopWaiting = watch(following);
@@ -84,6 +94,19 @@ export function waitForJob<Value>(
       signal?.addEventListener("abort", onAbort);
     }),
   );
+}
+
+/** Calls back in a moment, and keeps the process alive until then. Gives the way to call it off. */
+function soon({ runtime: { clock } }: Client, call: () => void): () => void {
+  const letGo = keepAlive();
+  const callOff = clock.after(lookMs, () => {
+    letGo();
+    call();
+  });
+  return () => {
+    letGo();
+    callOff();
+  };
 }
 
 function ending<Value>(

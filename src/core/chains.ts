@@ -33,19 +33,20 @@ export function refusedContinuation(
   admission: Extract<Admission, { outcome: "rejected" | "coalesced" }>,
 ): { readonly created: EventOf<"created">; readonly skipped: JobEvent } {
   const created = { ...event, policy: policyOutcome(admission) };
+  return { created, skipped: skippedAtOnce(created, `${admission.outcome} late`) };
+}
+
+/** The event that skips a job right after its creation. */
+export function skippedAtOnce(created: EventOf<"created">, reason: string): JobEvent {
+  const { id, actor, at } = created;
   const decision = decide(
     evolve(null, created).job,
-    {
-      command: "skip",
-      eventId: `${event.id}:skipped`,
-      actor: event.actor,
-      reason: `${admission.outcome} late`,
-    },
-    event.at,
+    { command: "skip", eventId: `${id}:skipped`, actor, reason },
+    at,
   );
   if (!decision.ok)
     throw new Error(`A new job could not be skipped: ${decision.rejection.message}`);
-  return { created, skipped: decision.event };
+  return decision.event;
 }
 
 /** What the blockers of a job mean for it now. */

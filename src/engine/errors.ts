@@ -68,7 +68,7 @@ export function isTransactionError(value: unknown): value is TransactionError {
 
 /** The error of a store that cannot take part in transactions of the caller's. */
 export function transactionsNotSupported(url: string): TransactionsNotSupported {
-  const message = `The store ${url} cannot take part in a transaction of yours; use a file: or postgres: store, or leave tx out.`;
+  const message = `The store ${url} cannot take part in a transaction of yours; use a file: or postgres: store, create jobs through an outbox (connect(contract, { url, outbox: "postgres://…" })), or leave tx out.`;
   return new TransactionsNotSupported({ url, message });
 }
 

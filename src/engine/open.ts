@@ -5,6 +5,7 @@ import type { Clock } from "./clock.js";
 import type { Engine } from "./engine.js";
 import { StoreUnavailable } from "./errors.js";
 import type { Logger } from "./logger.js";
+import type { Outbox } from "./outbox.js";
 
 /** The store of those who name none. */
 export const defaultUrl = "file:millrace.db";
@@ -17,7 +18,7 @@ export interface OpenOptions {
 
 /** Opens the engine that a URL names. A URL that names none throws `StoreUnavailable`. */
 export async function openEngine(url: string, options: OpenOptions = {}): Promise<Engine> {
-  const scheme = /^([a-z][a-z0-9+.-]*):/i.exec(url)?.[1]?.toLowerCase();
+  const scheme = schemeOf(url);
   switch (scheme) {
     case "memory":
       return (await import("./memory/engine.js")).openMemory(options);
@@ -31,6 +32,26 @@ export async function openEngine(url: string, options: OpenOptions = {}): Promis
     default:
       throw new StoreUnavailable({ url: withoutSecrets(url), message: unknownUrl(url, scheme) });
   }
+}
+
+/** Opens the outbox in the database that a URL names. A URL that names none throws `StoreUnavailable`. */
+export async function openOutbox(url: string, options: OpenOptions = {}): Promise<Outbox> {
+  switch (schemeOf(url)) {
+    case "file":
+      return (await import("./sqlite/outbox.js")).openSqliteOutbox(url, options);
+    case "postgres":
+    case "postgresql":
+      return (await import("./postgres/outbox.js")).openPostgresOutbox(url, options);
+    default: {
+      const place = withoutSecrets(url);
+      const message = `An outbox cannot be in "${place}": name the database of your own tables, "postgres://…" or "file:app.db".`;
+      throw new StoreUnavailable({ url: place, message });
+    }
+  }
+}
+
+function schemeOf(url: string): string | undefined {
+  return /^([a-z][a-z0-9+.-]*):/i.exec(url)?.[1]?.toLowerCase();
 }
 
 function unknownUrl(url: string, scheme: string | undefined): string {

@@ -5,6 +5,7 @@
  */
 import type { Runtime } from "../client/runtime.js";
 import type { ServiceContract } from "../contract/definition.js";
+import { recordId } from "../engine/record.js";
 import type { DutyDone, DutyRound } from "./duty.js";
 import { expireOverdue } from "./janitor.js";
 import { Leadership } from "./leadership.js";
@@ -19,7 +20,7 @@ export interface KeeperTimings {
   readonly ttlMs?: number;
   /** How often a leader renews its leadership. */
   readonly renewMs?: number;
-  /** How often lapsed leases, deadlines and blocked jobs are looked for. */
+  /** How often lapsed leases, deadlines and blocked jobs are looked for, and the outbox is looked into. */
   readonly tickMs?: number;
   /** How soon after another the ends of jobs make the keeper look for jobs that waited for them. */
   readonly resolveMs?: number;
@@ -30,7 +31,7 @@ export interface KeeperTimings {
 }
 
 /** What holds where the timings say nothing. */
-const keeperDefaults: Required<KeeperTimings> = {
+export const keeperDefaults: Required<KeeperTimings> = {
   ttlMs: 5_000,
   renewMs: 1_500,
   tickMs: 1_000,
@@ -90,6 +91,8 @@ class ServiceKeeper implements Keeper {
       runtime,
       ttlMs,
       renewMs,
+      record: recordId.keeper(runtime.service),
+      does: "keeps the service",
       onGained: () => {
         this.#schedule(0);
         this.#tickets.start();

@@ -1,11 +1,10 @@
 /**
- * Leadership: one keeper per service at a time, through a record that must be renewed.
+ * Leadership: one at a time, through a record that must be renewed.
  * A leader that cannot renew stops before its record runs out, on its own monotonic clock,
  * so that a slow one never acts beside its successor for long.
  */
 import type { Runtime } from "../client/runtime.js";
 import type { Json } from "../core/json.js";
-import { recordId } from "../engine/record.js";
 
 /** The share of the record's life for which its writer trusts it. */
 const trustShare = 0.8;
@@ -21,7 +20,10 @@ export interface LeadershipOptions {
   readonly runtime: Runtime;
   readonly ttlMs: number;
   readonly renewMs: number;
-  /** The keeper leads from now on. */
+  /** The record that is held, and what its holder does, as in "keeps the service". */
+  readonly record: string;
+  readonly does: string;
+  /** This process leads from now on. */
   readonly onGained: () => void;
 }
 
@@ -38,11 +40,11 @@ export class Leadership {
 
   constructor(options: LeadershipOptions) {
     this.#options = options;
-    this.#id = recordId.keeper(options.runtime.service);
+    this.#id = options.record;
     this.#holder = options.runtime.ids.randomHex(8);
   }
 
-  /** Whether this keeper leads now. */
+  /** Whether this process leads now. */
   get isHeld(): boolean {
     return this.#options.runtime.clock.monotonic() < this.#trustedUntil;
   }
@@ -64,7 +66,7 @@ export class Leadership {
     try {
       await engine.swap([{ id: this.#id, expect: this.#version, body: null }]);
     } catch (error) {
-      logger.warn({ error }, "The keeper could not step down; its successor waits for its end.");
+      logger.warn({ error }, "A leader could not step down; its successor waits for its end.");
     }
     this.#version = 0;
   }
@@ -81,7 +83,7 @@ export class Leadership {
 
   /** Gives how long to wait before the next look. */
   async #renewOrStand(): Promise<number> {
-    const { runtime, renewMs } = this.#options;
+    const { runtime, renewMs, does } = this.#options;
     try {
       if (this.#version === 0) {
         const [found] = await runtime.engine.records([this.#id]);
@@ -89,13 +91,13 @@ export class Leadership {
       }
       return await this.#write();
     } catch (error) {
-      runtime.logger.warn({ error }, "The keeper could not look after its leadership.");
+      runtime.logger.warn({ error, does }, "Leadership could not be looked after.");
       return renewMs / 3;
     }
   }
 
   async #write(): Promise<number> {
-    const { runtime, ttlMs, renewMs, onGained } = this.#options;
+    const { runtime, ttlMs, renewMs, does, onGained } = this.#options;
     const { engine, clock, instance, logger } = runtime;
     const askedAt = clock.monotonic();
     const body = { instance, holder: this.#holder };
@@ -106,7 +108,7 @@ export class Leadership {
       this.#version = outcome.version;
       this.#trustedUntil = askedAt + ttlMs * trustShare;
       if (isNew && !this.#isStopped) {
-        logger.info({ instance }, "This process keeps the service now.");
+        logger.info({ instance }, `This process ${does} now.`);
         onGained();
       }
       return renewMs;
@@ -117,7 +119,7 @@ export class Leadership {
       this.#version = current.version;
       return 0;
     }
-    if (this.isHeld) logger.warn({ instance }, "Another process keeps the service now.");
+    if (this.isHeld) logger.warn({ instance }, `Another process ${does} now.`);
     this.#version = 0;
     this.#trustedUntil = Number.NEGATIVE_INFINITY;
     return this.#untilEnd(current?.expiresAt);

@@ -22,7 +22,8 @@ import { type Clock, systemClock } from "../engine/clock.js";
 import type { Engine } from "../engine/engine.js";
 import { transactionsNotSupported } from "../engine/errors.js";
 import { type Logger, silentLogger } from "../engine/logger.js";
-import { defaultUrl, openEngine } from "../engine/open.js";
+import { defaultUrl, openEngine, openOutbox } from "../engine/open.js";
+import type { Outbox } from "../engine/outbox.js";
 import type { KeeperTimings } from "../keeper/keeper.js";
 import { Service } from "./service.js";
 
@@ -45,6 +46,11 @@ export interface ConnectOptions<Tx = undefined> {
    * `betterSqliteTransactions(db)`: a client of the database that the jobs are in.
    */
   readonly transactions?: TransactionSource<Tx>;
+  /**
+   * The database of your own tables, `postgres://…` or `file:app.db`, for a store that cannot take part in your
+   * transactions: `create(…, { tx })` puts the job down there, and started services publish it after the commit.
+   */
+  readonly outbox?: string;
   /**
    * The name of a migration of the contract that may be stored when the service starts, as `MigrationNotAccepted`
    * tells it. It stands for those changes and no others, so that it does no harm when it stays.
@@ -75,12 +81,19 @@ export async function connect<Entries extends JobEntries, Tx = undefined>(
   const instance = options.instance ?? defaultInstance(ids);
   const engine = options.engine ?? (await openEngine(url, { clock, logger }));
   const ownsEngine = options.engine === undefined;
+  let outbox: Outbox | undefined;
   try {
     const { transactions } = options;
     if (transactions !== undefined && !engine.capabilities.transactions)
       throw transactionsNotSupported(engine.url);
     await engine.provision();
-    const runtime = { engine, clock, ids, logger, instance, service: contract.name };
+    if (options.outbox !== undefined) {
+      if (engine.capabilities.transactions) throw outboxNotNeeded(engine.url);
+      outbox = await openOutbox(options.outbox, { clock, logger });
+      await outbox.provision();
+    }
+    const names = { instance, service: contract.name };
+    const runtime = { engine, clock, ids, logger, ...names, ...(outbox && { outbox }) };
     const client = createClient(runtime, contract, await openTelemetryTrace());
     return new Service<Entries, Tx>(client, contract, {
       ownsEngine,
@@ -93,6 +106,7 @@ export async function connect<Entries extends JobEntries, Tx = undefined>(
         : { acceptMigration: options.acceptMigration }),
     });
   } catch (fault) {
+    await outbox?.close();
     if (ownsEngine) await engine.close();
     throw fault;
   }
@@ -110,6 +124,7 @@ const connectChecks: { readonly [Name in keyof ConnectOptions]-?: OptionCheck } 
   keeper: (keeper) =>
     typeof keeper === "boolean" || isObject(keeper) ? null : "It must be true, false or timings.",
   transactions: membersProblem("run"),
+  outbox: stringProblem,
   acceptMigration: stringProblem,
   logger: membersProblem("info", "warn", "error"),
   clock: membersProblem("now", "monotonic", "after"),
@@ -128,6 +143,11 @@ export function checkContract(contract: unknown): void {
   if (isObject(contract) && contract.kind === "service") return;
   const message = `The contract must come from defineService; it is ${kindOf(contract)}.`;
   throw new InvalidOption({ field: "contract", message });
+}
+
+function outboxNotNeeded(url: string): InvalidOption {
+  const message = `The store ${url} takes part in your transactions itself; leave outbox out.`;
+  return new InvalidOption({ field: "outbox", message });
 }
 
 function membersProblem(...names: readonly string[]): OptionCheck {

@@ -18,6 +18,7 @@ import {
 } from "../contract/definition.js";
 import type { Engine } from "../engine/engine.js";
 import { createKeeper, type Keeper, type KeeperTimings } from "../keeper/keeper.js";
+import { Relay } from "../keeper/relay.js";
 import { createWorker, type Handler, type Worker, type WorkerJob } from "../worker/worker.js";
 import { Chains } from "./chains.js";
 import { InvalidHandler, ServiceStopped } from "./errors.js";
@@ -83,6 +84,7 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
   #reportStopped: (stopping: Promise<void>) => void = () => {};
   #worker: Worker | null = null;
   #keeper: Keeper | null = null;
+  #relay: Relay | null = null;
   #starting: Promise<void> | null = null;
   #stopping: Promise<void> | null = null;
 
@@ -189,10 +191,14 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
         ...(transactions === undefined ? null : { transactions }),
       });
     }
-    if (keeper !== false)
+    if (keeper !== false) {
+      const { outbox } = runtime;
       this.#keeper = createKeeper({ runtime, contract: this.#contract, ...keeper });
+      if (outbox !== undefined) this.#relay = new Relay({ runtime, outbox, timings: keeper });
+    }
     try {
       await this.#keeper?.start();
+      await this.#relay?.start();
       await this.#worker?.start();
     } catch (fault) {
       await this.#halt();
@@ -206,6 +212,7 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
     try {
       await this.#halt();
     } finally {
+      await this.#client.runtime.outbox?.close();
       if (this.#settings.ownsEngine) await this.engine.close();
     }
   }
@@ -214,7 +221,7 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
     try {
       await this.#worker?.stop();
     } finally {
-      await this.#keeper?.stop();
+      await Promise.all([this.#keeper?.stop(), this.#relay?.stop()]);
     }
   }
 

@@ -8,7 +8,7 @@ import { StoreClosed, type StoreError, StoreUnavailable } from "../errors.js";
 import type { SqlRow, Statement, Step } from "../sql/statement.js";
 import type { Address } from "./address.js";
 import { isConnectionLoss, storeError } from "./faults.js";
-import { migrate, type SchemaKind } from "./migrate.js";
+import { migrate } from "./migrate.js";
 import { ServerClock } from "./server-clock.js";
 import { StatementTexts } from "./text.js";
 
@@ -63,10 +63,11 @@ export class Database {
   readonly #pool: Pool;
   readonly #clock = new ServerClock();
   readonly #given: (() => number) | null;
-  readonly #kind: SchemaKind;
   readonly #texts: StatementTexts;
   #isClosed = false;
   #storeId = "";
+  /** The name of the table that tells this place from others. */
+  readonly home: "store" | "outbox_home";
   #isDirect = false;
 
   /** `given` tells the time where a clock of the caller's own rules; otherwise the server's does. */
@@ -74,11 +75,11 @@ export class Database {
     pg: PgModule,
     address: Address,
     given: (() => number) | null,
-    kind: SchemaKind = "store",
+    home: "store" | "outbox_home" = "store",
   ) {
     this.#address = address;
+    this.home = home;
     this.#given = given;
-    this.#kind = kind;
     this.#texts = new StatementTexts(`"${address.schema}"`);
     const types: NonNullable<PoolConfig["types"]> = {
       getTypeParser: (oid: number, format?: "text" | "binary") =>
@@ -108,7 +109,7 @@ export class Database {
 
   /** The table that says which store this is, and what it says. */
   get storeTable(): string {
-    return `"${this.#address.schema}".store`;
+    return `"${this.#address.schema}".${this.home}`;
   }
 
   get storeId(): string {
@@ -125,12 +126,12 @@ export class Database {
     return this.#given?.() ?? this.#clock.now();
   }
 
-  /** Brings the schema to the newest version and learns the server's time. */
-  provision(): Promise<void> {
+  /** Brings the schema to the newest version, as `prepare` does it, and learns the server's time. */
+  provision(prepare = migrate): Promise<void> {
     return this.#guard(async () => {
       const client = await this.#pool.connect();
       try {
-        this.#storeId = await migrate(client, this.#address, this.#kind);
+        this.#storeId = await prepare(client, this.#address);
         this.#isDirect = await isDirect(client);
         const sentAt = this.#clock.monotonic();
         const { rows } = await client.query(selectNow);

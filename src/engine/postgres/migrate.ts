@@ -7,16 +7,16 @@ import type { Address } from "./address.js";
 import { migrations, projectionTables } from "./schema.js";
 
 /** Names the lock of those who migrate a schema, together with the schema. */
-const lockSpace = 0x4d494c4c;
+export const lockSpace = 0x4d494c4c;
 
 /** What a schema is for: a store of jobs, or a projection of a log that is kept elsewhere. */
-export type SchemaKind = "store" | "projection";
+type SchemaKind = "store" | "projection";
 
 /** Makes the schema if there is none, and migrates it. Safe when many processes start at once. Gives the store's id. */
 export async function migrate(
   client: PoolClient,
   address: Address,
-  kind: SchemaKind,
+  kind: SchemaKind = "store",
 ): Promise<string> {
   // Most processes find everything in place, and need neither the lock nor the right to create.
   if ((await versionOf(client, address, kind)) !== migrations.length)

@@ -5,6 +5,7 @@ import type { Clock } from "../clock.js";
 import { addressOf } from "../postgres/address.js";
 import { Database, loadDriver, run, type Session } from "../postgres/driver.js";
 import { isPassing } from "../postgres/faults.js";
+import { migrate } from "../postgres/migrate.js";
 import { Wake } from "../postgres/wake.js";
 import type { SqlValue, Statement } from "../sql/statement.js";
 import { type Read, type Reads, readItem } from "./reads.js";
@@ -31,7 +32,7 @@ export class PostgresProjectionStore implements ProjectionStore {
   static async to(url: string, clock: Clock): Promise<PostgresProjectionStore> {
     const address = addressOf(url);
     const pg = await loadDriver(address.where);
-    const database = new Database(pg, address, () => clock.now(), "projection");
+    const database = new Database(pg, address, () => clock.now());
     const wake = new Wake({
       clock,
       channel: `millrace_${address.schema}`,
@@ -42,7 +43,9 @@ export class PostgresProjectionStore implements ProjectionStore {
   }
 
   open(): Promise<void> {
-    return this.#guard(() => this.#database.provision());
+    return this.#guard(() =>
+      this.#database.provision((client, address) => migrate(client, address, "projection")),
+    );
   }
 
   /** Writes of this process follow each other: they would only wait for the same row. */

@@ -69,6 +69,13 @@ export function openReader(path: string): Connection {
   return connection(database);
 }
 
+/** Opens a file of another program's, and leaves it as it is. */
+export function openForeign(path: string): Connection {
+  const database = openDatabase(path);
+  database.pragma(`busy_timeout = ${busyTimeoutMs}`);
+  return connection(database);
+}
+
 type DatabaseClass = new (path: string) => Database;
 
 function openDatabase(path: string): Database {

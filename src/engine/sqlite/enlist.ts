@@ -2,23 +2,18 @@
  * Operations on a connection of the caller's, inside the transaction that the caller has open there.
  * What such a transaction does is told to others only after it has ended.
  */
-import { type BigIntStats, statSync } from "node:fs";
 import type { Clock } from "../clock.js";
 import type { AppendOutcome } from "../engine.js";
-import { TransactionConflict, TransactionRefused } from "../errors.js";
 import type { SqlRow, Step } from "../sql/statement.js";
 import type { Transaction } from "../sql/transaction.js";
 import type { CallerTransaction, SyncTransaction } from "../transaction.js";
+import { Callers } from "./caller.js";
 import { sqliteDialect } from "./dialect.js";
 import { createEventIds } from "./event-ids.js";
-import { faultOf, storeError } from "./faults.js";
 import { readHead } from "./feed.js";
 import type { Woke } from "./protocol.js";
 import { type Read, type Reads, readItem } from "./reads.js";
 import { type Write, writeAll } from "./writes.js";
-
-/** How often to look whether a transaction that outlives its turn has ended. */
-const lookMs = 20;
 
 /**
  * Writes nothing, and so waits for the right to write: a transaction that reads first loses that right
@@ -35,51 +30,44 @@ export interface EnlistOptions {
   readonly onEnded: (woke: Woke) => void;
 }
 
+const holds = {
+  what: "the jobs are",
+  remedy: "open the jobs' own file with better-sqlite3 and keep your tables there",
+} as const;
+
 /** Runs operations in transactions of the caller's. */
 export class Enlisted {
   readonly #options: EnlistOptions;
+  readonly #callers: Callers;
   readonly #eventId = createEventIds();
-  /** Connections that are known to lead to this store. */
-  readonly #known = new WeakSet<object>();
   /** What open transactions have done so far, by connection, to be told when they end. */
-  readonly #untold = new Map<object, { woke: Woke; callOff: () => void }>();
+  readonly #untold = new Map<object, Woke>();
 
   constructor(options: EnlistOptions) {
     this.#options = options;
+    this.#callers = new Callers({ ...options, holds });
   }
 
   /** Carries out one write, all or nothing, so that a failing one leaves the caller's transaction as it was. */
   write(given: CallerTransaction, write: Write): readonly AppendOutcome[] {
-    const tx = this.#checked(given);
     const woke = { ready: false, ended: false, cancel: false };
-    const answers = this.#guard(tx, () => {
-      tx.execute("SAVEPOINT millrace", []);
-      try {
-        tx.execute(takeTurn, []);
-        const seq = run(tx, readHead());
-        const now = this.#options.clock.now();
-        // Lanes that this transaction stores are gone if the caller rolls back, so nobody remembers them.
-        const own: Transaction = {
-          dialect: sqliteDialect,
-          now,
-          seq,
-          eventId: this.#eventId,
-          lanes: new Map(),
-          woke,
-        };
-        const [answer] = run(tx, writeAll(own, [write]));
-        tx.execute("RELEASE millrace", []);
-        return answer as readonly AppendOutcome[];
-      } catch (error) {
-        if (tx.isOpen()) {
-          tx.execute("ROLLBACK TO millrace", []);
-          tx.execute("RELEASE millrace", []);
-        }
-        throw error;
-      }
+    return this.#callers.useAsOne(given, (tx) => {
+      tx.execute(takeTurn, []);
+      const seq = run(tx, readHead());
+      const now = this.#options.clock.now();
+      // Lanes that this transaction stores are gone if the caller rolls back, so nobody remembers them.
+      const own: Transaction = {
+        dialect: sqliteDialect,
+        now,
+        seq,
+        eventId: this.#eventId,
+        lanes: new Map(),
+        woke,
+      };
+      const [answer] = run(tx, writeAll(own, [write]));
+      if (woke.ready || woke.ended || woke.cancel) this.#tellLater(tx, woke);
+      return answer as readonly AppendOutcome[];
     });
-    if (woke.ready || woke.ended || woke.cancel) this.#tellLater(tx, woke);
-    return answers;
   }
 
   /** Carries out one read, which sees what the transaction has done. */
@@ -88,82 +76,35 @@ export class Enlisted {
     kind: Kind,
     ask: Reads[Kind]["ask"],
   ): Reads[Kind]["answer"] {
-    const tx = this.#checked(given);
     const read = { kind, ask } as Read;
-    return this.#guard(tx, () => run(tx, readItem(this.#options.clock.now(), read))) as never;
+    const now = this.#options.clock.now();
+    return this.#callers.use(given, (tx) => run(tx, readItem(now, read))) as never;
   }
 
   /** Tells what is still to be told, so that nothing is lost. */
   close(): void {
-    for (const { woke, callOff } of this.#untold.values()) {
-      callOff();
-      this.#options.onEnded(woke);
-    }
-    this.#untold.clear();
+    this.#callers.close();
   }
 
-  #checked(tx: CallerTransaction): SyncTransaction {
-    if (tx.kind === "async") throw this.#foreign("a client of another kind of database");
-    if (!tx.isOpen()) {
-      const message =
-        "No transaction is open on this connection; call within db.transaction(() => …), or after BEGIN.";
-      throw new TransactionRefused({ reason: "not_open", message });
-    }
-    if (!this.#known.has(tx.client)) {
-      const file = this.#guard(tx, () => mainFile(tx));
-      if (!isSameFile(file, this.#options.path)) throw this.#foreign(file || "a store in memory");
-      this.#known.add(tx.client);
-    }
-    return tx;
-  }
-
-  #foreign(found: string): TransactionRefused {
-    const message = `The transaction is of ${found}, the jobs are in ${this.#options.path}; open the jobs' own file with better-sqlite3 and keep your tables there.`;
-    return new TransactionRefused({ reason: "another_store", message });
-  }
-
-  #guard<Value>(tx: SyncTransaction, work: () => Value): Value {
-    try {
-      return work();
-    } catch (error) {
-      const fault = faultOf(error, this.#options.path);
-      const code = fault.code ? { code: fault.code } : null;
-      if (fault.kind === "read_only") {
-        const message = `${fault.message} Open the connection without readonly and query_only.`;
-        throw new TransactionRefused({ reason: "read_only", message });
-      }
-      if (fault.kind !== "busy") throw storeError(fault, this.#options.url);
-      const again = tx.isOpen() ? "Roll the transaction back and run it again" : "Run it again";
-      const message = `Another connection has written to ${this.#options.path} meanwhile. ${again}; one begun with BEGIN IMMEDIATE (db.transaction(…).immediate()) waits for its turn instead.`;
-      throw new TransactionConflict({ message, ...code });
-    }
-  }
-
-  /** A synchronous transaction has ended by the next turn; one that is opened by hand is looked at until it has. */
+  /** What a transaction does is told once, however much it is. */
   #tellLater(tx: SyncTransaction, woke: Woke): void {
-    const untold = this.#untold.get(tx.client);
-    if (untold === undefined) {
-      this.#untold.set(tx.client, { woke, callOff: () => {} });
-      queueMicrotask(() => this.#look(tx));
+    const told = this.#untold.get(tx.client);
+    if (told === undefined) {
+      this.#callers.whenEnded(tx, () => this.#tell(tx.client));
+      this.#untold.set(tx.client, woke);
       return;
     }
-    const { ready, ended, cancel } = untold.woke;
-    untold.woke = {
-      ready: woke.ready || ready,
-      ended: woke.ended || ended,
-      cancel: woke.cancel || cancel,
-    };
+    this.#untold.set(tx.client, {
+      ready: woke.ready || told.ready,
+      ended: woke.ended || told.ended,
+      cancel: woke.cancel || told.cancel,
+    });
   }
 
-  #look(tx: SyncTransaction): void {
-    const untold = this.#untold.get(tx.client);
-    if (untold === undefined) return;
-    if (tx.isOpen()) {
-      untold.callOff = this.#options.clock.after(lookMs, () => this.#look(tx));
-      return;
-    }
-    this.#untold.delete(tx.client);
-    this.#options.onEnded(untold.woke);
+  #tell(client: object): void {
+    const woke = this.#untold.get(client);
+    this.#untold.delete(client);
+    if (woke !== undefined) this.#options.onEnded(woke);
   }
 }
 
@@ -177,19 +118,4 @@ function run<Value>(tx: SyncTransaction, step: Step<Value>): Value {
     const found = tx.execute(sql, values);
     rows = (raw ? found.map((row) => Object.values(row)) : found) as readonly SqlRow[];
   }
-}
-
-/** The file that a connection has open, empty for one in memory. */
-function mainFile(tx: SyncTransaction): string {
-  const databases = tx.execute("PRAGMA database_list", []);
-  return String(databases.find(({ name }) => name === "main")?.file ?? "");
-}
-
-/** Whether two paths lead to one file, through whatever links. */
-function isSameFile(path: string, other: string): boolean {
-  if (path === "") return false;
-  const [one, two] = [path, other].map((each): BigIntStats | undefined =>
-    statSync(each, { bigint: true, throwIfNoEntry: false }),
-  );
-  return one !== undefined && two !== undefined && one.dev === two.dev && one.ino === two.ino;
 }

@@ -1,0 +1,110 @@
+/**
+ * Transactions of the caller's on this database: the check that one can be used, and what its faults mean.
+ */
+import {
+  isStoreError,
+  isTransactionError,
+  TransactionConflict,
+  TransactionRefused,
+} from "../errors.js";
+import type { SqlRow } from "../sql/statement.js";
+import type { AsyncTransaction, CallerTransaction } from "../transaction.js";
+import type { Database, Session } from "./driver.js";
+import { codeOf, isPassing } from "./faults.js";
+
+/** Runs work in transactions that the caller began and will end. */
+export class Callers {
+  readonly #database: Database;
+
+  constructor(database: Database) {
+    this.#database = database;
+  }
+
+  /** Runs work in a transaction that is known to be usable. `xid` is the transaction's id. */
+  async use<Value>(
+    given: CallerTransaction,
+    work: (session: Session, xid: string) => Promise<Value>,
+  ): Promise<Value> {
+    const session = this.#session(asynchronous(given));
+    try {
+      return await work(session, await this.#check(session));
+    } catch (error) {
+      throw this.#faultOf(error);
+    }
+  }
+
+  #session(tx: AsyncTransaction): Session {
+    return {
+      execute: async ({ sql, values, raw }) => {
+        const rows = await tx.execute(this.#database.textOf(sql), values);
+        return (raw ? rows.map((row) => Object.values(row)) : rows) as readonly SqlRow[];
+      },
+    };
+  }
+
+  /** Refuses a client without an open transaction and one of another database; gives the transaction's id. */
+  async #check(session: Session): Promise<string> {
+    const { home, storeTable, storeId, where } = this.#database;
+    const [first] = await session.execute({
+      sql: "SELECT to_regclass(?)::text AS found, pg_current_xact_id()::text AS xid",
+      values: [storeTable],
+    });
+    const [second] = first?.found
+      ? await session.execute({
+          sql: `SELECT id, pg_current_xact_id()::text AS xid FROM ${home}`,
+          values: [],
+        })
+      : [];
+    if (second?.id !== storeId) {
+      const what = home === "store" ? "the jobs, which are" : "the outbox, which is";
+      const message = `The transaction is of another database than ${what} in ${where}; begin it on a client of that database.`;
+      throw new TransactionRefused({ reason: "another_store", message });
+    }
+    if (first?.xid !== second?.xid) {
+      const message =
+        "No transaction is open on this client; begin one before, and commit it afterwards.";
+      throw new TransactionRefused({ reason: "not_open", message });
+    }
+    return String(second?.xid);
+  }
+
+  #faultOf(error: unknown): Error {
+    if (isStoreError(error) || isTransactionError(error)) return error;
+    const code = codeOf(error);
+    const detail = error instanceof Error ? error.message : String(error);
+    if (isPassing(error) || code === "55P03") {
+      const message = `Another transaction got in the way (${detail}). Roll the transaction back and run it again.`;
+      return new TransactionConflict(code === "" ? { message } : { message, code });
+    }
+    if (code === "25P02") {
+      const message = "The transaction has failed before this call: roll it back and begin anew.";
+      return new TransactionRefused({ reason: "not_open", message });
+    }
+    if (code === "25006") {
+      const message = "The transaction may only read; begin one that may write.";
+      return new TransactionRefused({ reason: "read_only", message });
+    }
+    if (/^[0-9A-Z]{5}$/.test(code) && !/^(08|57P)/.test(code))
+      return this.#database.storeError(error);
+    const message = `The client of the transaction cannot be used (${detail}); it may be closed or given back already.`;
+    return new TransactionRefused({ reason: "closed", message });
+  }
+}
+
+/** Undoes what a failed operation did; a transaction that is gone has undone it already. */
+export async function undo(session: Session): Promise<void> {
+  try {
+    await session.execute({ sql: "ROLLBACK TO SAVEPOINT millrace", values: [] });
+    await session.execute({ sql: "RELEASE SAVEPOINT millrace", values: [] });
+  } catch {
+    return;
+  }
+}
+
+/** The transaction of a client that answers later, which every client of PostgreSQL does; others are refused. */
+export function asynchronous(tx: CallerTransaction): AsyncTransaction {
+  if (tx.kind === "async") return tx;
+  const message =
+    "The transaction is of a SQLite file, and not of PostgreSQL; give a client of that database.";
+  throw new TransactionRefused({ reason: "another_store", message });
+}
