@@ -163,15 +163,23 @@ export const plays: fc.Arbitrary<Play> = fc.oneof(
   },
 ) as fc.Arbitrary<Play>;
 
+/** How a player plays. */
+export interface PlayerOptions {
+  /** Whether a claim takes all that may be started, so that the order in which it does so says nothing. */
+  readonly takesAll?: boolean;
+}
+
 /** Callers, workers and a keeper on one engine. What they answer can be compared as JSON. */
 export class Player {
   readonly #env: Environment;
+  readonly #takesAll: boolean;
   /** The jobs that workers believe to hold, as they were when they were claimed. */
   readonly #held: Job[] = [];
   readonly #created: string[] = [];
 
-  constructor(env: Environment) {
+  constructor(env: Environment, { takesAll = false }: PlayerOptions = {}) {
     this.#env = env;
+    this.#takesAll = takesAll;
   }
 
   /** Does one thing and gives the answer. */
@@ -263,6 +271,7 @@ export class Player {
   }
 
   async #claim({ lanes, limit, worker }: Extract<Play, { kind: "claim" }>): Promise<unknown> {
+    if (this.#takesAll) return this.#claimAll(lanes, worker);
     // One type has room for few, so that caps matter; the other has not.
     const asks = lanes.map((type) =>
       type === "mail" ? { type, leaseMs } : { type, leaseMs, typeMaxActive: 3, queueMaxActive: 3 },
@@ -270,6 +279,14 @@ export class Player {
     const claimed = await this.#env.claimed(asks, { limit, worker });
     this.#held.push(...claimed.map(({ job }) => job));
     return claimed;
+  }
+
+  async #claimAll(lanes: readonly string[], worker: string): Promise<unknown> {
+    const asks = lanes.map((type) => ({ type, leaseMs }));
+    const claimed = await this.#env.claimed(asks, { worker });
+    const ordered = [...claimed].sort((a, b) => (a.job.id < b.job.id ? -1 : 1));
+    this.#held.push(...ordered.map(({ job }) => job));
+    return ordered;
   }
 
   /** A worker settles what it holds. Where it has lost the job, it decides again, and then gives up with a note. */

@@ -3,7 +3,6 @@
  */
 import {
   isStoreError,
-  StoreBusy,
   StoreClosed,
   type StoreError,
   StoreFailed,
@@ -99,10 +98,10 @@ export function thrownFault(error: unknown, url: string): StoreError {
         message: `The store ${url} was closed; connect again to use it.`,
       });
     case "TimeoutError":
-      return new StoreBusy({
+      return new StoreUnavailable({
         url,
         message:
-          "The NATS server did not answer in time. Whether it did what was asked is not known.",
+          "The NATS server did not answer in time. Check that it runs and is not overloaded. Whether it did what was asked is not known.",
       });
     case "PermissionViolationError":
     case "AuthorizationError":
