@@ -19,20 +19,21 @@ const identity = { identity: "test", origin: "first" };
 const clock = new MovableClock();
 let folder: string;
 let removeSchema: () => Promise<void>;
-let files: Projection[];
+let local: Projection[];
 let postgres: Projection;
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), "millrace-projection-"));
   const schema = await newSchema();
   removeSchema = schema.remove;
-  const urls = ["one", "two", "three"].map((name) => `file:${join(folder, `${name}.db`)}`);
-  files = await Promise.all(urls.map((url) => openProjection(url, { ...identity, clock })));
+  const urls = ["one", "two"].map((name) => `file:${join(folder, `${name}.db`)}`);
+  urls.push("memory:");
+  local = await Promise.all(urls.map((url) => openProjection(url, { ...identity, clock })));
   postgres = await openProjection(schema.url, { ...identity, clock });
 });
 
 afterAll(async () => {
-  await Promise.all([...files, postgres].map((projection) => projection.close()));
+  await Promise.all([...local, postgres].map((projection) => projection.close()));
   await removeSchema();
   await rm(folder, { recursive: true, force: true });
 });
@@ -68,9 +69,9 @@ async function expectEqual(kind: "memory" | "sqlite", sequence: readonly Play[])
     const expected = await readViews(engine, ids);
     const keys = keysOfLog(await readKeys(engine), recorder.events);
     const batches: [Projection, number][] = [
-      [files[0] as Projection, 1],
-      [files[1] as Projection, 7],
-      [files[2] as Projection, 1_000],
+      [local[0] as Projection, 1],
+      [local[1] as Projection, 7],
+      [local[2] as Projection, 1_000],
       [postgres, 7],
     ];
     for (const [projection, batchSize] of batches) {
@@ -113,8 +114,8 @@ async function expectRebuilt(sequence: readonly Play[]): Promise<void> {
   const calm = sequence.filter(({ kind }) => kind !== "renew");
   const { recorder, ids, close } = await playOn("sqlite", calm);
   await close();
-  const [live, marked, bare] = files as [Projection, Projection, Projection];
-  for (const projection of files) await projection.clear();
+  const [live, marked, bare] = local as [Projection, Projection, Projection];
+  for (const projection of local) await projection.clear();
   await tell(live, recorder.told, 50);
   await tell(marked, withoutRemoved(recorder.told, true), 50);
   await tell(bare, withoutRemoved(recorder.told, false), 50);

@@ -98,6 +98,7 @@ export async function openNats(url: string, options: NatsOptions = {}): Promise<
       topology,
       clock: serverClock,
       openProjection: () => projectionOf(address, topology, serverClock),
+      session: randomBytes(9).toString("base64url"),
     });
   } catch (error) {
     await connection.close();
@@ -124,6 +125,8 @@ export interface NatsParts {
   readonly topology: Pick<Topology, "recordsBucket" | "atomicBatches">;
   readonly clock: ServerClock;
   readonly openProjection: () => Promise<Projection>;
+  /** Tells this process from all others, and begins the ids of events that it writes itself. */
+  readonly session: string;
 }
 
 /** The engine over a port. */
@@ -144,15 +147,16 @@ export class NatsEngine implements Engine {
   readonly #readModel: ReadModel;
   readonly #tending: Tending;
   readonly #wake: Wake;
-  readonly #session = randomBytes(9).toString("base64url");
+  readonly #session: string;
   readonly #stop = new AbortController();
   /** What was asked and is not done yet. */
   readonly #calls = new Set<Promise<unknown>>();
   #eventCount = 0;
   #closed: Promise<void> | null = null;
 
-  constructor({ url, port, subjects, topology, clock, openProjection: open }: NatsParts) {
+  constructor({ url, port, subjects, topology, clock, openProjection: open, session }: NatsParts) {
     this.url = url;
+    this.#session = session;
     this.#clock = clock;
     this.#port = port;
     this.#subjects = subjects;

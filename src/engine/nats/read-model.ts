@@ -113,11 +113,14 @@ export class ReadModel {
 
   /** The projection, when it has everything that is in the log now. */
   async caughtUp(): Promise<Projection> {
-    const { port, subjects, url } = this.#options;
+    const { port, subjects, url, clock } = this.#options;
     const projection = await this.#opened();
     const head = (await port.last("jobs", subjects.feedFilter()))?.seq ?? 0;
-    const patience = AbortSignal.any([this.#stop.signal, AbortSignal.timeout(patienceMs)]);
-    if (await projection.reached(head, patience)) return projection;
+    const patience = new AbortController();
+    const callOff = clock.after(patienceMs, () => patience.abort());
+    const signal = AbortSignal.any([this.#stop.signal, patience.signal]);
+    const isThere = await projection.reached(head, signal).finally(callOff);
+    if (isThere) return projection;
     const lag = head - (await projection.position());
     const message = `The read model is ${lag} events behind the log and does not catch up. Check that a process with the projection runs and keeps up.`;
     throw new StoreBusy({ url, message });

@@ -39,7 +39,7 @@ class PostgresOutbox implements Outbox {
       clock,
       channel: `millrace_outbox_${address.schema}`,
       connect: () => this.#database.listener(pg),
-      notify: (channel, payload) => this.#database.notify(channel, payload),
+      notify: (notice) => this.#database.notify(notice),
     });
   }
 

@@ -3,7 +3,7 @@
  */
 import { serve } from "../sqlite/serve.js";
 import { type Read, readItem } from "./reads.js";
-import { projectionDialect } from "./transaction.js";
+import { onSqlite } from "./transaction.js";
 import { performWrite, type Writes } from "./writes.js";
 
 /** A writing operation; each item is what it is asked. */
@@ -18,12 +18,7 @@ serve<Write, Read>({
     const answers: unknown[][] = [];
     for (const { kind, items } of writes) {
       const answered: unknown[] = [];
-      for (const ask of items) {
-        // Another process may have cleared the projection and numbered the lanes anew, so that nobody remembers them.
-        const own = { ...tx, dialect: projectionDialect, lanes: new Map() };
-        const store = { lock: "", empty: "DELETE FROM", nextAt: Number.POSITIVE_INFINITY };
-        answered.push(yield* performWrite({ ...own, ...store }, kind, ask));
-      }
+      for (const ask of items) answered.push(yield* performWrite(onSqlite(tx), kind, ask));
       answers.push(answered);
     }
     return answers;

@@ -36,3 +36,16 @@ export const projectionDialect: Dialect = {
   *lockKey() {},
   *lockRecord() {},
 };
+
+/** A transaction of a projection in SQLite, which has one writer and locks nothing. */
+export function onSqlite(tx: Omit<Transaction, "dialect" | "lanes">): ProjectionTransaction {
+  return {
+    ...tx,
+    dialect: projectionDialect,
+    // Another process may have cleared the projection and numbered the lanes anew, so that nobody remembers them.
+    lanes: new Map(),
+    lock: "",
+    empty: "DELETE FROM",
+    nextAt: Number.POSITIVE_INFINITY,
+  };
+}

@@ -1,0 +1,42 @@
+// The JetStream engine on a simulated server.
+import type { Clock } from "#millrace/engine/clock.js";
+import type { Engine } from "#millrace/engine/engine.js";
+import { NatsEngine } from "#millrace/engine/nats/engine.js";
+import { ServerClock } from "#millrace/engine/nats/server-clock.js";
+import { Subjects } from "#millrace/engine/nats/subjects.js";
+import { Projection } from "#millrace/engine/projection/projection.js";
+import type { ProjectionStore } from "#millrace/engine/projection/store.js";
+import { type SimulatedServer, simulatedPort, type Wire } from "./server.js";
+
+const url = "nats://simulated";
+const prefix = "millrace";
+
+/** How a process sees the server. */
+export interface Place {
+  readonly clock: Clock;
+  /** Tells the process from all others. */
+  readonly session: string;
+  readonly store: () => ProjectionStore;
+  readonly wire?: Wire;
+  /** Whether the server can neither store nor read many messages at once. */
+  readonly isOld: boolean;
+}
+
+/** The engine of one process. */
+export function openSimulated(server: SimulatedServer, place: Place): Engine {
+  const { clock, session, store, wire, isOld } = place;
+  const port = simulatedPort(server, {
+    now: () => clock.now(),
+    readsEverything: !isOld,
+    ...(wire && { wire }),
+  });
+  return new NatsEngine({
+    url,
+    port,
+    session,
+    subjects: new Subjects(prefix),
+    topology: { recordsBucket: "MILLRACE_RECORDS", atomicBatches: !isOld },
+    clock: new ServerClock(clock, null),
+    openProjection: () => Projection.open(store(), { identity: prefix, origin: url, clock }),
+  });
+}

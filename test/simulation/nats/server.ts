@@ -1,0 +1,218 @@
+// A NATS server in memory: the log of jobs, the records, the consumers of tickets, and hints.
+import { StoreBusy } from "#millrace/engine/errors.js";
+import type {
+  ConsumerConfig,
+  Delivery,
+  Port,
+  StoredMessage,
+  StreamName,
+} from "#millrace/engine/nats/port.js";
+import { SimulatedConsumer } from "./consumer.js";
+import { SimulatedStream } from "./stream.js";
+import { matcher } from "./subject.js";
+
+/** The most messages that a follower is handed at once. */
+const chunkMax = 1_000;
+
+export class SimulatedServer {
+  readonly streams: Readonly<Record<StreamName, SimulatedStream>>;
+  readonly #time: () => number;
+  readonly #consumers = new Map<string, SimulatedConsumer>();
+  readonly #listeners = new Set<{ filter: string; heard: (from: string) => void }>();
+  #followers = new Set<() => void>();
+
+  constructor(options: {
+    /** Time that only grows, in milliseconds. */
+    readonly time: () => number;
+    /** Called with whatever is stored. */
+    readonly onStored?: (stream: StreamName, message: StoredMessage) => void;
+  }) {
+    const { time, onStored } = options;
+    this.#time = time;
+    const stored = (stream: StreamName) => (message: StoredMessage) => {
+      onStored?.(stream, message);
+      const followers = this.#followers;
+      this.#followers = new Set();
+      for (const wake of followers) wake();
+    };
+    this.streams = {
+      jobs: new SimulatedStream({ time, onStored: stored("jobs") }),
+      records: new SimulatedStream({ time, onStored: stored("records"), perSubjectMax: 1 }),
+    };
+  }
+
+  ensureConsumer({ name, filter, ackWaitMs }: ConsumerConfig): void {
+    if (this.#consumers.get(name)?.filter === filter) return;
+    const options = { name, filter, ackWaitMs, stream: this.streams.jobs, time: this.#time };
+    this.#consumers.set(name, new SimulatedConsumer(options));
+  }
+
+  consumer(name: string): SimulatedConsumer | null {
+    return this.#consumers.get(name) ?? null;
+  }
+
+  /** The consumer that gave out a delivery, and the position of it. */
+  deliverer({ reply }: Delivery): { consumer: SimulatedConsumer | null; seq: number } {
+    const slash = reply.lastIndexOf("/");
+    return { consumer: this.consumer(reply.slice(0, slash)), seq: Number(reply.slice(slash + 1)) };
+  }
+
+  /** An operator removes a consumer. */
+  removeConsumer(name: string): void {
+    this.#consumers.delete(name);
+  }
+
+  get consumerNames(): readonly string[] {
+    return [...this.#consumers.keys()];
+  }
+
+  /** The server starts again: what was given out may come again at once, as if it were new. */
+  restart(): void {
+    for (const consumer of this.#consumers.values()) consumer.restart();
+  }
+
+  hint(subject: string, from: string): void {
+    for (const { filter, heard } of [...this.#listeners])
+      if (matcher(filter)(subject)) heard(from);
+  }
+
+  onHint(filter: string, heard: (from: string) => void): () => void {
+    const listener = { filter, heard };
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  /** Resolves when there is something under a filter behind a position, or the signal aborts. */
+  async ahead(
+    stream: StreamName,
+    filter: string,
+    after: number,
+    signal: AbortSignal,
+  ): Promise<readonly StoredMessage[]> {
+    while (!signal.aborted) {
+      const messages = this.streams[stream].after(filter, after, chunkMax);
+      if (messages.length > 0) return messages;
+      await new Promise<void>((resolve) => {
+        this.#followers.add(resolve);
+        signal.addEventListener("abort", () => resolve(), { once: true });
+      });
+    }
+    return [];
+  }
+}
+
+/** What carries a request to the server and its answer back. */
+export interface Wire {
+  /** Carries out a request, or fails as a network does. */
+  request<Answer>(what: string, work: () => Answer): Promise<Answer>;
+  /** Carries out what nobody answers. */
+  send(what: string, work: () => void): void;
+  /** Something that the server sends by itself reaches the process. */
+  arrival(): Promise<void>;
+  /** A hint reaches the process, or not. */
+  hinted(heard: () => void): void;
+  /** By how much the copy that answers a question is behind. */
+  behindMs(): number;
+}
+
+/** The wire that never fails. */
+export const plainWire: Wire = {
+  request: async (_what, work) => work(),
+  send: (_what, work) => work(),
+  arrival: async () => {},
+  hinted: (heard) => heard(),
+  behindMs: () => 0,
+};
+
+/** The port to a simulated server over a wire. */
+export function simulatedPort(
+  server: SimulatedServer,
+  options: {
+    readonly wire?: Wire;
+    readonly now: () => number;
+    /** Whether many subjects can be asked for at once. */
+    readonly readsEverything?: boolean;
+  },
+): Port {
+  const { wire = plainWire, now, readsEverything = true } = options;
+  const { streams } = server;
+  return {
+    publish: (stream, messages) =>
+      Promise.all(
+        messages.map((message) =>
+          wire.request(`publish ${message.subject}`, () => streams[stream].publish(message)),
+        ),
+      ),
+    publishTogether: (messages) =>
+      wire.request(`publish ${messages.map(({ subject }) => subject).join(", ")}`, () =>
+        streams.jobs.publishTogether(messages),
+      ),
+    last: (stream, filter) =>
+      wire.request(`last ${filter}`, () => streams[stream].last(filter, wire.behindMs())),
+    read: (stream, filter) =>
+      wire.request(`read ${filter}`, () => streams[stream].read(filter, wire.behindMs())),
+    lastOfEach: async (filters) =>
+      readsEverything
+        ? wire.request("last of each", () => streams.jobs.lastOfEach(filters, wire.behindMs()))
+        : null,
+    ensureConsumer: (config) =>
+      wire.request(`ensure consumer ${config.name}`, () => server.ensureConsumer(config)),
+    fetch: async (name, limit) => {
+      const fetched = wire.request(
+        `fetch ${name}`,
+        () => server.consumer(name)?.fetch(limit) ?? null,
+      );
+      // Whoever fetches waits for a while, and takes what has come.
+      return fetched.catch((error: unknown) => {
+        if (StoreBusy.is(error)) return [];
+        throw error;
+      });
+    },
+    acknowledgedUpTo: (name) =>
+      wire.request(
+        `info of ${name}`,
+        () => server.consumer(name)?.acknowledgedUpTo() ?? null,
+      ),
+    time: () => wire.request("time", now),
+    acknowledge: async (deliveries) => {
+      const acknowledge = (delivery: Delivery) =>
+        wire.request(`acknowledge ${delivery.reply}`, () => {
+          const { consumer, seq } = server.deliverer(delivery);
+          consumer?.acknowledge(seq);
+        });
+      await Promise.all(deliveries.map(acknowledge));
+    },
+    working: (deliveries) => {
+      for (const delivery of deliveries)
+        wire.send("working", () => {
+          const { consumer, seq } = server.deliverer(delivery);
+          consumer?.working(seq);
+        });
+    },
+    giveBack: (delivery) =>
+      wire.send("give back", () => {
+        const { consumer, seq } = server.deliverer(delivery);
+        consumer?.giveBack(seq);
+      }),
+    async *follow(stream, filter, after, signal) {
+      let last = after;
+      while (!signal.aborted) {
+        await server.ahead(stream, filter, last, signal);
+        if (signal.aborted) return;
+        await wire.arrival();
+        const messages = streams[stream].after(filter, last, chunkMax);
+        last = messages.at(-1)?.seq ?? last;
+        if (messages.length > 0) yield messages;
+      }
+    },
+    remove: async (stream, seqs) => {
+      const remove = (seq: number) =>
+        wire.request(`remove ${seq}`, () => streams[stream].remove(seq));
+      await Promise.all(seqs.map(remove));
+    },
+    hint: (subject, from) => wire.send(`hint ${subject}`, () => server.hint(subject, from)),
+    onHint: (subject, heard) =>
+      server.onHint(subject, (from) => wire.hinted(() => heard(from))),
+    close: async () => {},
+  };
+}
