@@ -21,8 +21,7 @@ export interface Header extends Owner {
   readonly leaderUntil: number | null;
 }
 
-const select =
-  "SELECT identity, origin, position, ignored, leader, leader_until FROM projection";
+const select = "SELECT identity, origin, position, ignored, leader, leader_until FROM projection";
 
 /** Reads the row; `null` before the first who opens it has made it. */
 export function* readHeader(lock: string): Step<Header | null> {
@@ -55,7 +54,7 @@ export function* enroll(tx: ProjectionTransaction, owner: Owner): Step<Owner> {
 }
 
 const tables =
-  "lanes events jobs tags waiting ready leases slots blockers keys records delayed".split(" ");
+  "lanes events jobs ended tags waiting ready leases slots blockers keys records delayed".split(" ");
 
 /** Removes everything. Whoever projects begins again from the start of the log. */
 export function* clear(tx: ProjectionTransaction): Step<null> {

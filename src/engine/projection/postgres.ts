@@ -36,7 +36,7 @@ export class PostgresProjectionStore implements ProjectionStore {
       clock,
       channel: `millrace_${address.schema}`,
       connect: () => database.listener(pg),
-      notify: (channel, payload) => database.notify(channel, payload),
+      notify: (notice) => database.notify(notice),
     });
     return new PostgresProjectionStore(database, wake);
   }

@@ -11,9 +11,9 @@ import { Commits } from "../sql/commits.js";
 import { loadedJob } from "../sql/read.js";
 import { flatEntry, type LoggedEvent, type RenewedLease } from "./entry.js";
 import type { Owner } from "./header.js";
+import type { Reads } from "./reads.js";
 import type { ProjectionStore } from "./store.js";
 import type { DueTicket, TicketScope } from "./tickets.js";
-import type { Reads } from "./reads.js";
 import type { MirroredRecord, Writes } from "./writes.js";
 
 /** How long the lead is held. Whoever leads asks again several times within. */
@@ -110,8 +110,7 @@ export class Projection {
    * Only who leads, or where nobody ever did, has an effect.
    */
   async renew(leases: readonly RenewedLease[]): Promise<void> {
-    for (const items of chunks(leases))
-      await this.#write("renew", { leader: this.#name, items });
+    for (const items of chunks(leases)) await this.#write("renew", { leader: this.#name, items });
   }
 
   /** Mirrors records as they are now. Only who leads, or where nobody ever did, has an effect. */
