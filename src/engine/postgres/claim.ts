@@ -261,7 +261,7 @@ function* expireJob(tx: PostgresTransaction, row: ReadyRow, event: EventOf<"expi
   const key = row[12];
   yield { sql: "DELETE FROM ready WHERE ctid = ?::tid", values: [ctid] };
   yield* tx.dialect.appendEvent(tx, n, eventValues(event));
-  const last = { n, token, startedAt: row[14] };
+  const last = { n, lane: row[3], token, startedAt: row[14] };
   yield endStatement(last, { ...event, detail: null, aggregate: null });
   tx.woke.ended = true;
   if (key === null) return;

@@ -22,7 +22,7 @@ const look = `SELECT r.ctid::text, r.n, r.id, i.lane, r.rank, r.run_at, r.state,
   LEFT JOIN LATERAL (SELECT ctid, n, id, rank, run_at, state, version, run, tries, token, deadline, key, noted, started_at
     FROM ready WHERE lane = i.lane AND (rank, run_at, id) > (i.rank, i.run_at, i.id)
     ORDER BY rank, run_at, id LIMIT CASE WHEN i.paused THEN 0 ELSE i.places END FOR UPDATE SKIP LOCKED) AS r ON true
-  LEFT JOIN events e ON e.seq = r.n`;
+  LEFT JOIN LATERAL (SELECT context, state, at, id, actor, body FROM events WHERE seq = r.n OFFSET 0) AS e ON true`;
 
 /** A job that can be claimed, with the event that created it. */
 export type ReadyRow = readonly [

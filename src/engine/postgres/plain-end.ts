@@ -12,7 +12,7 @@ import { insertEvents } from "./log.js";
 import { array, list, plainText, table } from "./text.js";
 import type { PostgresTransaction } from "./transaction.js";
 
-const selectLeases = `SELECT ctid::text, id, version, token, n, started_at, key, capped FROM leases
+const selectLeases = `SELECT ctid::text, id, version, token, n, started_at, key, capped, lane FROM leases
   WHERE id = ANY(${array("text")}) FOR UPDATE SKIP LOCKED`;
 
 type EndedLease = readonly [
@@ -24,13 +24,15 @@ type EndedLease = readonly [
   startedAt: number,
   key: string | null,
   capped: number,
+  lane: number,
 ];
 
 const endJobs = `WITH gone AS (DELETE FROM leases WHERE ctid = ANY(${array("tid")}))
-  UPDATE jobs SET state = i.state, version = i.version, run = i.run, tries = i.tries, token = i.token,
-    started_at = i.started_at, ended_at = i.at, updated_at = i.at, detail = i.detail, aggregate = i.aggregate
+  INSERT INTO ended (n, lane, state, version, run, tries, token, started_at, ended_at, updated_at, detail, aggregate)
+  SELECT i.n, i.lane, i.state, i.version, i.run, i.tries, i.token, i.started_at, i.at, i.at, i.detail, i.aggregate
   FROM ${table("i", {
     n: "bigint",
+    lane: "int",
     state: "text",
     version: "int",
     run: "int",
@@ -40,7 +42,7 @@ const endJobs = `WITH gone AS (DELETE FROM leases WHERE ctid = ANY(${array("tid"
     at: "bigint",
     detail: "text",
     aggregate: "text",
-  })} WHERE jobs.n = i.n`;
+  })}`;
 
 const freeSlots = `DELETE FROM slots s USING ${table("i", { scope: "text", job: "text", token: "int" })}
   WHERE s.scope = i.scope AND s.job = i.job AND s.token = i.token`;
@@ -73,6 +75,7 @@ export function* endPlain(
     values: [
       column((_, lease) => lease[0]),
       column((_, lease) => lease[4]),
+      column((_, lease) => lease[8]),
       column((item) => item[9]),
       column((item) => item[6]),
       column((item) => item[7]),

@@ -128,4 +128,19 @@ export const migrations: readonly string[] = [
   ALTER TABLE waiting SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
   ALTER TABLE slots SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
   `,
+  `
+  -- One row for each job that has ended, where its slim row was before: wide rows are written once, at creation.
+  CREATE TABLE ended (
+    n bigint PRIMARY KEY, started_at bigint, ended_at bigint NOT NULL, updated_at bigint NOT NULL,
+    lane int NOT NULL, version int NOT NULL, run int NOT NULL, tries int NOT NULL, token int NOT NULL,
+    state text COLLATE "C" NOT NULL, detail text COLLATE "C", aggregate text COLLATE "C"
+  );
+  INSERT INTO ended (n, started_at, ended_at, updated_at, lane, version, run, tries, token, state, detail, aggregate)
+    SELECT n, started_at, ended_at, updated_at, lane, version, run, tries, token, state, detail, aggregate
+    FROM jobs WHERE state IS NOT NULL;
+  CREATE INDEX ended_of_lane ON ended (lane, state, ended_at);
+  DROP INDEX jobs_ended;
+  ALTER TABLE jobs DROP COLUMN state, DROP COLUMN version, DROP COLUMN run, DROP COLUMN tries, DROP COLUMN token,
+    DROP COLUMN started_at, DROP COLUMN ended_at, DROP COLUMN updated_at, DROP COLUMN detail, DROP COLUMN aggregate;
+  `,
 ];

@@ -25,12 +25,12 @@ export type KnownJobs = Map<string, Known>;
 const chunkSize = 100;
 
 const columns = `j.n, j.id, l.service, j.lane, -j.priority AS rank, j.run_at, j.deadline, j.chain_id,
-  coalesce(j.state, w.state, r.state, 'active') AS state, coalesce(w.version, r.version, s.version, j.version) AS version,
-  coalesce(w.run, r.run, s.run, j.run) AS run, coalesce(w.tries, r.tries, s.tries, j.tries) AS tries,
-  coalesce(w.token, r.token, s.token, j.token) AS token,
-  coalesce(w.updated_at, r.updated_at, s.updated_at, j.updated_at) AS updated_at,
-  coalesce(w.started_at, r.started_at, s.started_at, j.started_at) AS started_at,
-  coalesce(w.detail, r.detail, j.detail) AS detail, j.key_hash AS key, j.key_max,
+  coalesce(d.state, w.state, r.state, 'active') AS state, coalesce(w.version, r.version, s.version, d.version) AS version,
+  coalesce(w.run, r.run, s.run, d.run) AS run, coalesce(w.tries, r.tries, s.tries, d.tries) AS tries,
+  coalesce(w.token, r.token, s.token, d.token) AS token,
+  coalesce(w.updated_at, r.updated_at, s.updated_at, d.updated_at) AS updated_at,
+  coalesce(w.started_at, r.started_at, s.started_at, d.started_at) AS started_at,
+  coalesce(w.detail, r.detail, d.detail) AS detail, j.key_hash AS key, j.key_max,
   coalesce(w.noted, r.noted, 1) AS noted, s.until, s.blocked, s.worker`;
 
 const select = (count: number) =>

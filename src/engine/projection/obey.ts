@@ -4,7 +4,7 @@
 import type { EventName } from "../../core/event.js";
 import { ignoredReason, type JobStanding } from "../../core/evolve.js";
 import { isEnded, type JobState } from "../../core/job.js";
-import { confirmEnd, endedStatement, removeJob } from "../sql/append.js";
+import { changeEnd, confirmEnd, removeJob } from "../sql/append.js";
 import type { FlatChange } from "../sql/change.js";
 import { recordKey, storeJob } from "../sql/create.js";
 import { moveOn, waitingAgain } from "../sql/place.js";
@@ -182,7 +182,7 @@ function* mark(known: Known, { name, version, at, id }: FlatChange): Step<Known>
 /** An ended job is dismissed, or opens another run. */
 function* changeEnded(tx: ProjectionTransaction, known: Known, change: FlatChange): Step<Known> {
   const { slim } = known;
-  yield endedStatement(change, slim.n);
+  yield* changeEnd(change, slim.n);
   if (change.name === "dismissed") return { ...known, slim: ended(slim, change) };
   const next = { ...waitingAgain(slim, change), deadline: null, noted: 1 };
   yield* placeSlim(tx, next);

@@ -12,7 +12,7 @@ import { createContinuation, createJob, isTaken } from "./create.js";
 import { moveOn } from "./place.js";
 import { blockingRecord, writeRecord } from "./records.js";
 import { keyOfScope, type Place, placeSlim, promoteKey, takeLease, takeWaiting } from "./slim.js";
-import { int, intOrNull, type SqlRow, type Statement, type Step, text } from "./statement.js";
+import { int, intOrNull, type SqlRow, type Step, text } from "./statement.js";
 import type { Transaction } from "./transaction.js";
 
 const conflict: AppendOutcome = { outcome: "conflict" };
@@ -80,7 +80,8 @@ export function* settleChange(tx: Transaction, change: FlatChange): Step<AppendO
   return appended;
 }
 
-const selectJob = `SELECT n, id, lane, priority, run_at, state, version, token, started_at, key_hash, key_max, chain_id FROM jobs WHERE id = ?`;
+const selectJob = `SELECT j.n, j.id, j.lane, j.priority, j.run_at, d.state, d.token, d.started_at, j.key_hash, j.key_max, j.chain_id
+  FROM jobs j LEFT JOIN ended d ON d.n = j.n WHERE j.id = ?`;
 
 function* appendToJob(tx: Transaction, change: FlatChange): Step<AppendOutcome> {
   const [row] = yield { sql: selectJob, values: [change.id] };
@@ -133,8 +134,7 @@ function* changeEnded(tx: Transaction, change: FlatChange, row: SqlRow): Step<Ap
   const key = row.key_hash as string | null;
   // A job that takes a place of its key again stands in the log where it took it: behind those who were let in before.
   if (change.name === "retried" && key !== null) yield* tx.dialect.lockKey(key);
-  const [changed] = yield endedStatement(change, n);
-  if (!changed) return conflict;
+  if (!(yield* changeEnd(change, n))) return conflict;
   yield* tx.dialect.appendEvent(tx, n, change.values);
   if (change.name === "dismissed") {
     tx.woke.ended = true;
@@ -162,20 +162,24 @@ function* changeEnded(tx: Transaction, change: FlatChange, row: SqlRow): Step<Ap
   return appended;
 }
 
-/** Marks an ended job as dismissed, or opens it for another run, if it is at the expected version. Gives a row if it was. */
-export function endedStatement(change: FlatChange, n: number): Statement {
+/** Marks an ended job as dismissed, or opens it for another run, if it is at the expected version. Gives whether it was. */
+export function* changeEnd(change: FlatChange, n: number): Step<boolean> {
   const { name, state, version, at, detail, runAt, expectVersion } = change;
-  return name === "dismissed"
-    ? {
-        sql: `UPDATE jobs SET state = ?, version = ?, updated_at = ?, detail = coalesce(?, detail)
-          WHERE n = ? AND version = ? AND state IS NOT NULL RETURNING n`,
-        values: [state, version, at, detail, n, expectVersion],
-      }
-    : {
-        sql: `UPDATE jobs SET state = NULL, run_at = ?, ended_at = NULL, detail = NULL, aggregate = NULL,
-          deadline = NULL WHERE n = ? AND version = ? AND state IS NOT NULL RETURNING n`,
-        values: [runAt, n, expectVersion],
-      };
+  if (name === "dismissed") {
+    const dismissed = yield {
+      sql: `UPDATE ended SET state = ?, version = ?, updated_at = ?, detail = coalesce(?, detail)
+        WHERE n = ? AND version = ? RETURNING n`,
+      values: [state, version, at, detail, n, expectVersion],
+    };
+    return dismissed.length > 0;
+  }
+  const opened = yield {
+    sql: "DELETE FROM ended WHERE n = ? AND version = ? RETURNING n",
+    values: [n, expectVersion],
+  };
+  if (opened.length === 0) return false;
+  yield { sql: "UPDATE jobs SET run_at = ?, deadline = NULL WHERE n = ?", values: [runAt, n] };
+  return true;
 }
 
 /** Removes a job and its log. The `deleted` event stays for readers of the feed until it is pruned. */
@@ -197,7 +201,7 @@ function* deleteJob(tx: Transaction, change: FlatChange, row: SqlRow): Step<Appe
     if (taken.lease) yield* moveOn(tx, taken, { ...change, state: "cancelled" }, false);
   } else {
     const [ended] = yield {
-      sql: "UPDATE jobs SET version = NULL WHERE n = ? AND version = ? AND state IS NOT NULL RETURNING n",
+      sql: "DELETE FROM ended WHERE n = ? AND version = ? RETURNING n",
       values: [n, change.expectVersion],
     };
     if (!ended) return conflict;
@@ -219,6 +223,7 @@ export function* removeJob(row: SqlRow): Step<void> {
   };
   yield { sql: "DELETE FROM events WHERE seq = ?", values: [n] };
   yield { sql: "DELETE FROM tags WHERE n = ?", values: [n] };
+  yield { sql: "DELETE FROM ended WHERE n = ?", values: [n] };
   yield { sql: "DELETE FROM jobs WHERE n = ?", values: [n] };
 }
 
@@ -269,7 +274,7 @@ export function* confirmEnd(tx: Transaction, id: string, token: number): Step<vo
   }
 }
 
-/** The state of a job: its wide row has it once it has ended, its slim row before. */
+/** The state of a job: its end has it once it has ended, its slim row before. */
 function* stateOf(row: SqlRow): Step<JobState> {
   if (row.state !== null) return row.state as JobState;
   const { n, lane, rank, runAt, id } = placeOf(row);

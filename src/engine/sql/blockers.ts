@@ -7,7 +7,7 @@ import type { AppendOutcome } from "../engine.js";
 import { type BlockerRow, pageMax } from "../query.js";
 import { currentOfChain } from "./chains.js";
 import type { NewJob } from "./change.js";
-import { joinSlim } from "./query.js";
+import { isOpen, joinSlim } from "./query.js";
 import { int, type SqlRow, type SqlValue, type Statement, type Step, text } from "./statement.js";
 import type { Transaction } from "./transaction.js";
 
@@ -68,7 +68,7 @@ function* waitsForChain(blockers: readonly Blocker[], chainId: string): Step<str
     seen.add(name);
     const rows = yield {
       sql: `SELECT b.blocker, b.chain FROM jobs j JOIN blockers b ON b.n = j.n
-        WHERE j.${isChain ? "chain_id" : "id"} = ? AND j.state IS NULL`,
+        WHERE j.${isChain ? "chain_id" : "id"} = ? AND ${isOpen("j.n")}`,
       values: [id],
     };
     for (const row of rows)
@@ -111,8 +111,8 @@ const removedState: JobState = "cancelled";
 
 /** The state of the blocker `b`; `open` while it has not ended. */
 const blockerState = `coalesce(b.state, CASE WHEN b.chain = 1
-  THEN (SELECT coalesce(m.state, 'open') FROM jobs m WHERE m.n = ${currentOfChain("b.blocker")})
-  ELSE (SELECT coalesce(m.state, 'open') FROM jobs m WHERE m.id = b.blocker) END, '${removedState}')`;
+  THEN (SELECT coalesce(x.state, 'open') FROM jobs m LEFT JOIN ended x ON x.n = m.n WHERE m.n = ${currentOfChain("b.blocker")})
+  ELSE (SELECT coalesce(x.state, 'open') FROM jobs m LEFT JOIN ended x ON x.n = m.n WHERE m.id = b.blocker) END, '${removedState}')`;
 
 /** The blocked jobs that wait for nothing more, or of whose blockers one has ended badly. */
 export function blockedStatement(service: string, limit: number): Statement {
@@ -126,7 +126,7 @@ export function blockedStatement(service: string, limit: number): Statement {
   };
 }
 
-const selectBlockers = `SELECT b.blocker, b.chain, b.strict, c.id AS job_id, coalesce(b.state, c.state, w.state, r.state,
+const selectBlockers = `SELECT b.blocker, b.chain, b.strict, c.id AS job_id, coalesce(b.state, d.state, w.state, r.state,
     CASE WHEN c.n IS NULL THEN '${removedState}' ELSE 'active' END) AS state
   FROM jobs j JOIN blockers b ON b.n = j.n
   LEFT JOIN jobs c ON b.state IS NULL AND c.n = CASE WHEN b.chain = 1 THEN ${currentOfChain("b.blocker")}
@@ -156,7 +156,7 @@ export function* listDependents(ids: readonly string[]): Step<readonly string[]>
   for (const chunk of chunks(ids)) {
     const rows = yield {
       sql: `SELECT j.id FROM blockers b JOIN jobs j ON j.n = b.n
-        WHERE b.blocker IN (${chunk.map(() => "?").join(",")}) AND j.state IS NULL ORDER BY j.n LIMIT ?`,
+        WHERE b.blocker IN (${chunk.map(() => "?").join(",")}) AND ${isOpen("j.n")} ORDER BY j.n LIMIT ?`,
       values: [...chunk, pageMax],
     };
     for (const row of rows) found.add(text(row, "id"));

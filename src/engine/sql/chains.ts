@@ -3,21 +3,21 @@
  */
 import type { JobState } from "../../core/job.js";
 import type { ChainRow, ChainsAsk, Page } from "../query.js";
-import { joinSlim, readPage, type Where, where } from "./query.js";
+import { isOpen, joinSlim, readPage, type Where, where } from "./query.js";
 import { int, type SqlRow, type Step, text } from "./statement.js";
 
 /** The number of the job that the chain `chain` has come to: the newest that has not ended, or else the newest. */
 export function currentOfChain(chain: string): string {
-  return `(SELECT m.n FROM jobs m WHERE m.chain_id = ${chain} ORDER BY m.state IS NOT NULL, m.n DESC LIMIT 1)`;
+  return `(SELECT m.n FROM jobs m WHERE m.chain_id = ${chain} ORDER BY NOT ${isOpen("m.n")}, m.n DESC LIMIT 1)`;
 }
 
-const stateColumn = "coalesce(c.state, w.state, r.state, 'active')";
+const stateColumn = "coalesce(d.state, w.state, r.state, 'active')";
 
 const from = `FROM jobs j JOIN lanes l ON l.id = j.lane JOIN jobs c ON c.n = ${currentOfChain("j.id")}
   JOIN lanes cl ON cl.id = c.lane ${joinSlim("c")}`;
 
 const columns = `j.n, j.id, l.service, l.type, j.tags, j.created_at, c.id AS current_id, cl.type AS current_type,
-  ${stateColumn} AS state, coalesce(w.updated_at, r.updated_at, s.updated_at, c.updated_at) AS updated_at`;
+  ${stateColumn} AS state, coalesce(w.updated_at, r.updated_at, s.updated_at, d.updated_at) AS updated_at`;
 
 /** A page of chains, newest first. */
 export function listChains(ask: ChainsAsk): Step<Page<ChainRow>> {

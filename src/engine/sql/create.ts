@@ -69,10 +69,10 @@ export function* createContinuation(
   yield* recordKey(tx, job, job.key, policy);
   if (admission.outcome === "rejected" || admission.outcome === "coalesced") {
     const { skipped } = refusedContinuation(createdEvent(change, job), admission);
-    const { n } = yield* storeWide(tx, change, job, policy);
+    const { n, lane } = yield* storeWide(tx, change, job, policy);
     yield* tx.dialect.appendEvent(tx, n, eventValues(skipped));
     const after = { ...skipped, detail: detailOf(skipped), aggregate: null };
-    yield endStatement({ n, token: 0, startedAt: null }, after);
+    yield endStatement({ n, lane, token: 0, startedAt: null }, after);
     tx.woke.ended = true;
     return false;
   }

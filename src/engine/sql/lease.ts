@@ -4,6 +4,7 @@
 import type { JobState } from "../../core/job.js";
 import type { DueAsk, DueJob, HeldLease, RenewOutcome } from "../engine.js";
 import { blockedStatement } from "./blockers.js";
+import { isOpen } from "./query.js";
 import { int, type SqlRow, type Statement, type Step, text } from "./statement.js";
 import type { Transaction } from "./transaction.js";
 
@@ -21,9 +22,9 @@ export function* renewLease(tx: Transaction, held: HeldLease): Step<RenewOutcome
     values: [until, held.job.id, held.token, tx.now],
   };
   const [row] = yield {
-    sql: `SELECT coalesce(j.state, w.state, r.state, CASE WHEN l.id IS NULL THEN NULL ELSE 'active' END) AS state,
-        j.state IS NOT NULL AND j.token = ? AS ended
-      FROM jobs j LEFT JOIN waiting w ON w.n = j.n LEFT JOIN leases l ON l.id = j.id
+    sql: `SELECT coalesce(d.state, w.state, r.state, CASE WHEN l.id IS NULL THEN NULL ELSE 'active' END) AS state,
+        d.n IS NOT NULL AND d.token = ? AS ended
+      FROM jobs j LEFT JOIN ended d ON d.n = j.n LEFT JOIN waiting w ON w.n = j.n LEFT JOIN leases l ON l.id = j.id
       LEFT JOIN ready r ON r.lane = j.lane AND r.rank = -j.priority AND r.run_at = j.run_at AND r.id = j.id
       WHERE j.id = ?`,
     values: [held.token, held.job.id],
@@ -52,10 +53,10 @@ function* dueForRetention(ask: RetentionAsk, limit: number): Step<readonly DueJo
   const due: SqlRow[] = [];
   for (const lane of lanes) {
     const rows = yield {
-      sql: `SELECT id, version, token, ended_at FROM jobs WHERE lane = ? AND state = ? AND ended_at < ?
-        AND NOT EXISTS (SELECT 1 FROM blockers b JOIN jobs w ON w.n = b.n
-          WHERE b.blocker IN (jobs.id, jobs.chain_id) AND w.state IS NULL)
-        ORDER BY ended_at, id LIMIT ?`,
+      sql: `SELECT j.id, d.version, d.token, d.ended_at FROM ended d JOIN jobs j ON j.n = d.n
+        WHERE d.lane = ? AND d.state = ? AND d.ended_at < ?
+        AND NOT EXISTS (SELECT 1 FROM blockers b WHERE b.blocker IN (j.id, j.chain_id) AND ${isOpen("b.n")})
+        ORDER BY d.ended_at, j.id LIMIT ?`,
       values: [int(lane, "id"), state, endedBefore, limit],
     };
     due.push(...rows);

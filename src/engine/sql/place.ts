@@ -26,13 +26,14 @@ export interface After {
   readonly aggregate: string | null;
 }
 
-/** Writes the end of a job into its wide row. */
-export const updateEnded = `UPDATE jobs SET state = ?, version = ?, run = ?, tries = ?, token = ?, started_at = ?, ended_at = ?,
-  updated_at = ?, detail = ?, aggregate = ? WHERE n = ?`;
+/** Writes the end of a job, which stands where its slim row stood before. */
+export const insertEnded = `INSERT INTO ended (n, lane, state, version, run, tries, token, started_at, ended_at, updated_at, detail, aggregate)
+  VALUES (?,?,?,?,?,?,?,?,?,?,?,?)`;
 
-/** What the wide row learns of the attempt that ended the job. */
+/** What the end of a job keeps of its last attempt. */
 interface LastAttempt {
   readonly n: number;
+  readonly lane: number;
   readonly token: number;
   readonly startedAt: number | null;
 }
@@ -41,8 +42,10 @@ interface LastAttempt {
 export function endStatement(last: LastAttempt, after: After): Statement {
   const { state, version, run, tries, at, detail, aggregate } = after;
   return {
-    sql: updateEnded,
+    sql: insertEnded,
     values: [
+      last.n,
+      last.lane,
       state,
       version,
       run,
@@ -53,15 +56,13 @@ export function endStatement(last: LastAttempt, after: After): Statement {
       at,
       detail,
       aggregate,
-      last.n,
     ],
   };
 }
 
 /** Ends a job whose slim row was taken away. */
 export function* endJob(tx: Transaction, taken: Taken, after: After): Step<void> {
-  const { n, token, startedAt } = taken.slim;
-  yield endStatement({ n, token, startedAt }, after);
+  yield endStatement(taken.slim, after);
   tx.woke.ended = true;
 }
 

@@ -20,24 +20,30 @@ import { recordFromRow } from "./records.js";
 import { keyScope } from "./slim.js";
 import { int, optional, type SqlRow, type SqlValue, type Step, text } from "./statement.js";
 
-/** Joins that find the one slim row of a job, which goes by `j` unless it is said otherwise. */
+/** Joins that find the one row of a job which says where it is: its end, or its slim row. */
 export function joinSlim(job: string): string {
-  return `LEFT JOIN waiting w ON w.n = ${job}.n AND ${job}.state IS NULL
-  LEFT JOIN ready r ON ${job}.state IS NULL AND r.lane = ${job}.lane AND r.rank = -${job}.priority
+  return `LEFT JOIN ended d ON d.n = ${job}.n
+  LEFT JOIN waiting w ON w.n = ${job}.n AND d.n IS NULL
+  LEFT JOIN ready r ON d.n IS NULL AND r.lane = ${job}.lane AND r.rank = -${job}.priority
     AND r.run_at = ${job}.run_at AND r.id = ${job}.id
-  LEFT JOIN leases s ON ${job}.state IS NULL AND s.id = ${job}.id`;
+  LEFT JOIN leases s ON d.n IS NULL AND s.id = ${job}.id`;
+}
+
+/** Whether a job has not ended, by the expression of its number. */
+export function isOpen(number: string): string {
+  return `NOT EXISTS (SELECT 1 FROM ended x WHERE x.n = ${number})`;
 }
 
 const slimJoins = joinSlim("j");
 
-const stateColumn = "coalesce(j.state, w.state, r.state, 'active')";
+const stateColumn = "coalesce(d.state, w.state, r.state, 'active')";
 
 const rowColumns = `j.n, j.id, l.service, l.queue, l.type, l.type_version, ${stateColumn} AS state,
-  coalesce(w.version, r.version, s.version, j.version) AS version, coalesce(w.run, r.run, s.run, j.run) AS run,
-  coalesce(w.tries, r.tries, s.tries, j.tries) AS tries, j.max_tries, j.priority, j.run_at, j.created_at,
-  coalesce(w.updated_at, r.updated_at, s.updated_at, j.updated_at) AS updated_at, j.tags, j.deadline,
-  coalesce(w.started_at, r.started_at, s.started_at, j.started_at) AS started_at, j.ended_at, j.key, j.key_hash,
-  coalesce(w.detail, r.detail, j.detail) AS detail, j.parent_id, j.chain_id, j.agent, j.aggregate,
+  coalesce(w.version, r.version, s.version, d.version) AS version, coalesce(w.run, r.run, s.run, d.run) AS run,
+  coalesce(w.tries, r.tries, s.tries, d.tries) AS tries, j.max_tries, j.priority, j.run_at, j.created_at,
+  coalesce(w.updated_at, r.updated_at, s.updated_at, d.updated_at) AS updated_at, j.tags, j.deadline,
+  coalesce(w.started_at, r.started_at, s.started_at, d.started_at) AS started_at, d.ended_at, j.key, j.key_hash,
+  coalesce(w.detail, r.detail, d.detail) AS detail, j.parent_id, j.chain_id, j.agent, d.aggregate,
   s.worker, s.heartbeat_at, s.until, s.cancel`;
 
 /** A list row from its columns. */
@@ -89,7 +95,7 @@ export function where(filter: JobFilter, cursor?: number): Where {
     parts.push(sql);
     values.push(...more);
   };
-  const lanes = laneCondition(filter);
+  const lanes = laneCondition(filter, isOfEnds(filter) ? "d.lane" : "j.lane");
   if (lanes) add(lanes.sql, ...lanes.values);
   if (filter.state) addStates(filter.state, add);
   if (filter.tag !== undefined) add("j.n IN (SELECT n FROM tags WHERE tag = ?)", filter.tag);
@@ -107,7 +113,7 @@ export function where(filter: JobFilter, cursor?: number): Where {
 }
 
 /** Names live in lanes, of which there are few, so that a filter by name becomes one by lane. */
-function laneCondition(filter: JobFilter): Where | null {
+function laneCondition(filter: JobFilter, lane: string): Where | null {
   const parts: string[] = [];
   const values: SqlValue[] = [];
   for (const column of ["service", "type", "queue"] as const) {
@@ -117,10 +123,10 @@ function laneCondition(filter: JobFilter): Where | null {
     values.push(value);
   }
   if (parts.length === 0) return null;
-  return { sql: `j.lane IN (SELECT id FROM lanes WHERE ${parts.join(" AND ")})`, values };
+  return { sql: `${lane} IN (SELECT id FROM lanes WHERE ${parts.join(" AND ")})`, values };
 }
 
-/** Ended states stand in the wide row, where an index finds them; the others in the slim rows, which are few. */
+/** Ended states stand beside the lane, where an index finds them; the others in the slim rows, which are few. */
 function addStates(
   states: readonly JobState[],
   add: (sql: string, ...values: SqlValue[]) => void,
@@ -128,7 +134,7 @@ function addStates(
   const wanted = [...new Set(states)];
   const marks = wanted.map(() => "?").join(",");
   if (wanted.length === 0) add("1 = 0");
-  else if (wanted.every(isEnded)) add(`j.state IN (${marks})`, ...wanted);
+  else if (wanted.every(isEnded)) add(`d.state IN (${marks})`, ...wanted);
   else if (wanted.some(isEnded)) add(`${stateColumn} IN (${marks})`, ...wanted);
   else {
     const active = wanted.includes("active") ? "UNION ALL SELECT n FROM leases" : "";
@@ -138,10 +144,17 @@ function addStates(
   }
 }
 
-/** Whether a filter needs the slim rows: only one that mixes ended states with others does. */
-function mixesStates({ state }: JobFilter): boolean {
-  const states = state ?? [];
-  return states.some(isEnded) && !states.every(isEnded);
+/** Whether a filter asks for ended jobs only. */
+function isOfEnds({ state = [] }: JobFilter): boolean {
+  return state.length > 0 && state.every(isEnded);
+}
+
+/** What is counted: the slim rows are needed only where ended states are mixed with others, and the wide one not always. */
+function counted(filter: JobFilter): string {
+  const { state, ...rest } = filter;
+  if (isOfEnds(filter))
+    return onlyNames(rest) ? "FROM ended d" : "FROM ended d JOIN jobs j ON j.n = d.n";
+  return state?.some(isEnded) ? `FROM jobs j ${slimJoins}` : "FROM jobs j";
 }
 
 /** Which part of a list is asked for. */
@@ -191,7 +204,7 @@ export function* readPage<Entry>(ask: PageAsk, listing: Listing<Entry>): Step<Pa
 export function listJobs(ask: JobsAsk): Step<Page<JobRow>> {
   const filter = ask.filter ?? {};
   return readPage(ask, {
-    counted: `FROM jobs j ${mixesStates(filter) ? slimJoins : ""}`,
+    counted: counted(filter),
     select: `${rowColumns} FROM jobs j JOIN lanes l ON l.id = j.lane ${slimJoins}`,
     where: (cursor) => where(filter, cursor),
     entry: jobRow,
@@ -225,11 +238,11 @@ function onlyNames(filter: JobFilter): boolean {
 }
 
 function* countByIndex(filter: JobFilter): Step<readonly SqlRow[]> {
-  const lanes = laneCondition(filter);
-  const condition = lanes ? `WHERE ${lanes.sql.replace("j.lane", "c.lane")}` : "";
+  const lanes = laneCondition(filter, "c.lane");
+  const condition = lanes ? `WHERE ${lanes.sql}` : "";
   return yield {
     sql: `SELECT l.service, l.type, l.queue, c.state, sum(c.count) AS count FROM (
-        SELECT lane, state, count(*) AS count FROM jobs WHERE state IS NOT NULL GROUP BY lane, state
+        SELECT lane, state, count(*) AS count FROM ended GROUP BY lane, state
         UNION ALL SELECT lane, state, count(*) FROM waiting GROUP BY lane, state
         UNION ALL SELECT lane, state, count(*) FROM ready GROUP BY lane, state
         UNION ALL SELECT lane, 'active', count(*) FROM leases GROUP BY lane

@@ -160,7 +160,7 @@ function* claimOne(
     yield remove;
     yield* expireJob(
       tx,
-      { n, key, token, startedAt: row[20] },
+      { n, lane: number, key, token, startedAt: row[20] },
       expiredEvent({ ...job, deadline: deadline ?? 0 }, origin, tx.now),
     );
     return "expired";
@@ -199,6 +199,7 @@ function* claimOne(
 /** A claimable job whose deadline has come. */
 interface Overdue {
   readonly n: number;
+  readonly lane: number;
   readonly key: string | null;
   readonly token: number;
   readonly startedAt: number | null;
@@ -207,13 +208,13 @@ interface Overdue {
 /** Ends a claimable job whose deadline has come, and gives its reserved slot to the next of its key. */
 function* expireJob(
   tx: Transaction,
-  { n, key, token, startedAt }: Overdue,
+  { key, ...last }: Overdue,
   event: EventOf<"expired">,
 ): Step<void> {
-  yield* tx.dialect.appendEvent(tx, n, eventValues(event));
-  yield endStatement({ n, token, startedAt }, { ...event, detail: null, aggregate: null });
+  yield* tx.dialect.appendEvent(tx, last.n, eventValues(event));
+  yield endStatement(last, { ...event, detail: null, aggregate: null });
   tx.woke.ended = true;
-  if (key !== null) yield* freeKeySlot(tx, key, event.jobId, token + 1);
+  if (key !== null) yield* freeKeySlot(tx, key, event.jobId, last.token + 1);
 }
 
 /** When the next job of these lanes becomes due, or the next slot of an ended job lapses. */

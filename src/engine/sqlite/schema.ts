@@ -105,6 +105,28 @@ export const migrations: readonly string[] = [
   ) STRICT, WITHOUT ROWID;
   CREATE INDEX records_expiry ON records (expires_at) WHERE expires_at IS NOT NULL;
   `,
+  `
+  -- One row for each job that has ended, where its slim row was before: wide rows are written once, at creation.
+  CREATE TABLE ended (
+    n INTEGER PRIMARY KEY, lane INTEGER NOT NULL, state TEXT NOT NULL, version INTEGER NOT NULL, run INTEGER NOT NULL,
+    tries INTEGER NOT NULL, token INTEGER NOT NULL, started_at INTEGER, ended_at INTEGER NOT NULL, updated_at INTEGER NOT NULL,
+    detail TEXT, aggregate TEXT
+  ) STRICT;
+  INSERT INTO ended SELECT n, lane, state, version, run, tries, token, started_at, ended_at, updated_at, detail, aggregate
+    FROM jobs WHERE state IS NOT NULL;
+  CREATE INDEX ended_of_lane ON ended (lane, state, ended_at);
+  DROP INDEX jobs_ended;
+  ALTER TABLE jobs DROP COLUMN state;
+  ALTER TABLE jobs DROP COLUMN version;
+  ALTER TABLE jobs DROP COLUMN run;
+  ALTER TABLE jobs DROP COLUMN tries;
+  ALTER TABLE jobs DROP COLUMN token;
+  ALTER TABLE jobs DROP COLUMN started_at;
+  ALTER TABLE jobs DROP COLUMN ended_at;
+  ALTER TABLE jobs DROP COLUMN updated_at;
+  ALTER TABLE jobs DROP COLUMN detail;
+  ALTER TABLE jobs DROP COLUMN aggregate;
+  `,
 ];
 
 /** What a projection has besides: whose it is and how far it has come, and the jobs that wait for a ticket. */
