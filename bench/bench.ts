@@ -4,7 +4,7 @@ import type { Sizes } from "./sizes.js";
 import type { Workspace } from "./workspace.js";
 
 /** The engines of Millrace that can be measured. */
-export const engineNames = ["file", "memory", "postgres"] as const;
+export const engineNames = ["file", "memory", "postgres", "nats", "nats-always"] as const;
 export type EngineName = (typeof engineNames)[number];
 
 /** Everything that is measured, in the order of the table's columns. */

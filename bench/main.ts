@@ -19,6 +19,9 @@ const engineNote = {
   file: "engine file, WAL, synchronous=FULL; one worker process",
   postgres:
     "engine postgres, fsync and synchronous_commit on, a server that the run starts and all systems share; worker processes",
+  nats: "engine nats, file storage, the server's default sync (within two minutes); worker processes",
+  "nats-always":
+    "engine nats, file storage, sync_interval always: every message synced before its acknowledgement; worker processes",
   memory: "engine memory, nothing is durable and no target applies; a worker in the same process",
 } as const;
 

@@ -1,7 +1,10 @@
-// Empty stores of the run's engine: a file in a fresh folder, or a fresh database on a PostgreSQL server
-// that the run starts itself and that all systems share.
+// Empty stores of the run's engine: a file in a fresh folder, a fresh database on a PostgreSQL server, or a
+// fresh prefix on a NATS server; the run starts the server itself, and all systems share it.
 import { join } from "node:path";
+import { jetstreamManager } from "@nats-io/jetstream";
+import { connect } from "@nats-io/transport-node";
 import { Client } from "pg";
+import { startNats } from "../scripts/nats-server.js";
 import { startPostgres } from "../scripts/postgres-server.js";
 import type { Bench } from "./bench.js";
 import type { Stage, StagedSystem } from "./stage.js";
@@ -25,11 +28,23 @@ export async function inFreshStore<Value>(
         await drop();
       }
     }
+    case "nats":
+    case "nats-always": {
+      const { url, remove } = await freshPrefix(bench);
+      try {
+        return await work(url);
+      } finally {
+        await remove();
+      }
+    }
   }
 }
 
 /** Makes an empty store that stays until the run ends. */
-export async function keptStore({ engine, workspace }: Bench): Promise<string> {
+export async function keptStore({
+  engine,
+  workspace,
+}: Pick<Bench, "engine" | "workspace">): Promise<string> {
   switch (engine) {
     case "memory":
       return "memory:";
@@ -37,6 +52,9 @@ export async function keptStore({ engine, workspace }: Bench): Promise<string> {
       return `file:${join(workspace.keptFolder(), "jobs.db")}`;
     case "postgres":
       return (await freshDatabase(workspace)).url;
+    case "nats":
+    case "nats-always":
+      return (await freshPrefix({ engine, workspace })).url;
   }
 }
 
@@ -86,6 +104,40 @@ function serverUrl(workspace: Workspace): Promise<string> {
   });
   servers.set(workspace, starting);
   return starting;
+}
+
+const natsServers = new WeakMap<Workspace, Promise<string>>();
+
+/** The URL of the run's NATS server, which is started when the first asks. */
+function natsUrl({ workspace, engine }: Pick<Bench, "engine" | "workspace">): Promise<string> {
+  const known = natsServers.get(workspace);
+  if (known) return known;
+  const starting = startNats({ syncAlways: engine === "nats-always" }).then((server) => {
+    workspace.undoAtEnd(() => server.stop());
+    return server.url;
+  });
+  natsServers.set(workspace, starting);
+  return starting;
+}
+
+/** An empty deployment, and a projection in a folder of its own. */
+async function freshPrefix(bench: Pick<Bench, "engine" | "workspace">) {
+  const server = await natsUrl(bench);
+  databases += 1;
+  const prefix = `bench${databases}`;
+  const projection = `file:${join(bench.workspace.keptFolder(), "projection.db")}`;
+  return {
+    url: `${server}?prefix=${prefix}&projection=${encodeURIComponent(projection)}`,
+    remove: () => removeStreams(server, prefix),
+  };
+}
+
+async function removeStreams(server: string, prefix: string): Promise<void> {
+  const connection = await connect({ servers: server });
+  const { streams } = await jetstreamManager(connection);
+  for await (const name of streams.names())
+    if (new RegExp(`^(KV_)?${prefix}_`, "i").test(name)) await streams.delete(name);
+  await connection.close();
 }
 
 /** An empty database. What others left to be written to disk is written before, so that nobody pays for it. */

@@ -1,6 +1,7 @@
 // Bare SQL, the yardstick: the script of the database under the run's engine.
 import type { EngineName } from "../bench.js";
 import type { Rounds } from "../rounds.js";
+import { bareNats } from "./nats.js";
 import { barePostgres } from "./postgres.js";
 import type { BareScript } from "./script.js";
 import { bareSqlite } from "./sqlite.js";
@@ -10,6 +11,8 @@ export const bareOf: Readonly<Record<EngineName, BareScript>> = {
   file: bareSqlite,
   memory: bareSqlite,
   postgres: barePostgres,
+  nats: bareNats,
+  "nats-always": bareNats,
 };
 
 /** The rounds of whichever script belongs to the run's engine. */

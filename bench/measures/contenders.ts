@@ -6,7 +6,12 @@ import type { Peer } from "../peers/peer.js";
 import { type Round, type Rounds, stagedRounds } from "../rounds.js";
 
 /** The engines whose stores outlive a process and can be shared by several. */
-export const storedEngines = ["file", "postgres"] as const satisfies readonly EngineName[];
+export const storedEngines = [
+  "file",
+  "postgres",
+  "nats",
+  "nats-always",
+] as const satisfies readonly EngineName[];
 
 /** The rounds of Millrace. */
 export const millraceRounds = stagedRounds(millrace);

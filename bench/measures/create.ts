@@ -20,6 +20,8 @@ const createKinds: readonly CreateKind[] = [
     targets: {
       file: [ofBare("create-50", 8)],
       postgres: [ofBestPeer(10), ofBare("create-many", 0.2)],
+      nats: [ofBestPeer(1)],
+      "nats-always": [ofBestPeer(1)],
     },
     roundOf: (rounds) => rounds.createConcurrent,
   },

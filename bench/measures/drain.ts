@@ -21,6 +21,8 @@ export function drainMeasures(peers: readonly Peer[]): Measure[] {
             { kind: "share", of: { system: "bullmq", row: name }, atLeast: 2.5 },
           ],
           postgres: [ofBestPeer(1)],
+          nats: [ofBestPeer(1)],
+          "nats-always": [ofBestPeer(1)],
         }),
       ],
       contenders: allContenders(peers, name, (rounds) => rounds.drain),

@@ -2,6 +2,7 @@
 import { payloadOf, payloadsBetween } from "../payload.js";
 import type { Stage, StagedSystem } from "../stage.js";
 import { type BenchService, openService } from "./contract.js";
+import { unfinishedInStream } from "./stream.js";
 import { type BenchJob, verifyHistories } from "./verify.js";
 import { hostOn } from "./worker-host.js";
 
@@ -29,6 +30,7 @@ function stageOn(url: string, service: BenchService): Stage<BenchJob> {
       return results.map((result) => result.unwrap());
     },
     async unfinished(type) {
+      if (url.startsWith("nats:")) return unfinishedInStream(url, type);
       const states = ["pending", "blocked", "active", "retry"] as const;
       const counts = await service.reads.counts({ type, state: states }).orThrow();
       return counts.reduce((sum, { count }) => sum + count, 0);

@@ -6,7 +6,13 @@ import { payloadOf, payloadsBetween } from "../payload.js";
 import { concurrentCallers, createBatchSize } from "../sizes.js";
 import { now, ratePerSecond } from "../statistics.js";
 import { importIfInstalled, type Peer } from "./peer.js";
-import { findRedisServer, type RedisAddress, redisSettings, startRedis } from "./redis.js";
+import {
+  findRedisServer,
+  type RedisAddress,
+  type RedisSync,
+  redisSettings,
+  startRedis,
+} from "./redis.js";
 
 interface Queue {
   add(name: string, data: unknown): Promise<unknown>;
@@ -44,7 +50,7 @@ const queueName = "bench";
 const concurrency = 100;
 
 /** BullMQ, if its package and a Redis server are installed. */
-export async function findBullmq(): Promise<Peer> {
+export async function findBullmq(sync: RedisSync): Promise<Peer> {
   const bullmq = await importIfInstalled<Bullmq>(packageName);
   const binary = findRedisServer();
   const missing = [
@@ -56,13 +62,13 @@ export async function findBullmq(): Promise<Peer> {
   }
   let address: Promise<RedisAddress> | undefined;
   async function onStage(bench: Bench, work: (stage: Stage) => Promise<number>) {
-    address ??= startRedis(binary as string, bench.workspace);
+    address ??= startRedis(binary as string, bench.workspace, sync);
     return withQueue(bullmq as Bullmq, await address, work);
   }
   return {
     system: "bullmq",
     present: true,
-    settings: `its own redis-server, ${redisSettings}; worker concurrency ${concurrency}; keeps finished jobs, no history`,
+    settings: `its own redis-server, ${redisSettings(sync)}; worker concurrency ${concurrency}; keeps finished jobs, no history`,
     drain: (bench) => onStage(bench, (stage) => drain(stage, bench)),
     createConcurrent: (bench) => onStage(bench, (stage) => create(stage, bench, concurrentCallers)),
     createSequential: (bench) => onStage(bench, (stage) => create(stage, bench, 1)),

@@ -13,6 +13,10 @@ export async function findPeers(engine: EngineName): Promise<readonly Peer[]> {
       return [graphileWorkerPeer, pgBossPeer];
     case "file":
     case "memory":
-      return [await findPlainjob(), await findBullmq()];
+      return [await findPlainjob(), await findBullmq("always")];
+    case "nats":
+      return [await findBullmq("everysec")];
+    case "nats-always":
+      return [await findBullmq("always")];
   }
 }

@@ -17,11 +17,13 @@ export interface RedisAddress {
   readonly port: number;
 }
 
-/** Every answer waits for an fsync, as everything else in the table does. */
-const persistence = { appendonly: "yes", appendfsync: "always", save: "" };
+/** When a server syncs its file: before every answer, or every second. */
+export type RedisSync = "always" | "everysec";
 
 /** How the servers are set up, for the table's notes. */
-export const redisSettings = `appendonly ${persistence.appendonly}, appendfsync ${persistence.appendfsync}`;
+export function redisSettings(sync: RedisSync): string {
+  return `appendonly yes, appendfsync ${sync}`;
+}
 
 /** The path of `redis-server`, or `null` when none is on the PATH. */
 export function findRedisServer(): string | null {
@@ -31,13 +33,19 @@ export function findRedisServer(): string | null {
 }
 
 /** Starts a server that lives until the workspace closes. */
-export async function startRedis(binary: string, workspace: Workspace): Promise<RedisAddress> {
+export async function startRedis(
+  binary: string,
+  workspace: Workspace,
+  sync: RedisSync,
+): Promise<RedisAddress> {
   const address = { host: "127.0.0.1", port: await freePort() };
   const options = {
     bind: address.host,
     port: String(address.port),
     dir: workspace.keptFolder(),
-    ...persistence,
+    appendonly: "yes",
+    appendfsync: sync,
+    save: "",
   };
   const words = Object.entries(options).flatMap(([name, value]) => [`--${name}`, value]);
   const server = spawn(binary, words, { stdio: "ignore" });

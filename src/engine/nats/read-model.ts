@@ -220,12 +220,15 @@ export class ReadModel {
   }
 
   #pause(): Promise<void> {
+    const { signal } = this.#stop;
     return new Promise((resolve) => {
-      const callOff = this.#options.clock.after(lookMs, resolve);
-      this.#stop.signal.addEventListener("abort", () => {
+      const done = () => {
         callOff();
+        signal.removeEventListener("abort", done);
         resolve();
-      });
+      };
+      const callOff = this.#options.clock.after(lookMs, done);
+      signal.addEventListener("abort", done);
     });
   }
 
