@@ -34,15 +34,15 @@ it("a service forges nothing of another's", async () => {
     return `{ user: ${user}, password: ${user}, ${permissions} }`;
   });
   const server = await ownNats({ config: `authorization { users: [ ${users.join(", ")} ] }` });
-  const open = async (user: string, service?: string) => {
+  const open = async (user: string, scope = "") => {
     const projection = encodeURIComponent(`file:${join(folder, `${user}.db`)}`);
-    const url = `${server.url.replace("//", `//${user}:${user}@`)}?projection=${projection}`;
-    const engine = await openNats(url, service === undefined ? {} : { service });
+    const url = `${server.url.replace("//", `//${user}:${user}@`)}?projection=${projection}${scope}`;
+    const engine = await openNats(url);
     onTestFinished(() => engine.close());
     return engine;
   };
   const admin = await open("admin");
-  const bankEngine = await open("bank", "bank");
+  const bankEngine = await open("bank", "&service=bank");
   const service = await connect(bank, { engine: bankEngine });
   onTestFinished(() => service.stop());
   const victim = await service.jobs.transfer.create({}).orThrow();
