@@ -72,13 +72,13 @@ function modulesOf(page: Page): readonly (readonly string[])[] {
   return modules;
 }
 
-/** A folder that has Millrace and a schema library installed, as a user's project has. */
+/** A folder that has Millrace, a schema library and the client of NATS installed, as a user's project has. */
 async function userProject(): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), "millrace-docs-"));
   onTestFinished(() => rm(folder, { recursive: true, force: true }));
   await mkdir(join(folder, "node_modules"));
   await symlink(root, join(folder, "node_modules", "millrace"));
-  for (const name of ["zod", "vitest", "@types"]) {
+  for (const name of ["zod", "vitest", "@types", "@nats-io"]) {
     await symlink(join(root, "node_modules", name), join(folder, "node_modules", name));
   }
   await writeFile(join(folder, "package.json"), JSON.stringify({ type: "module" }));

@@ -33,7 +33,7 @@ import { Caps } from "./caps.js";
 import { type ChangedBy, Changes } from "./changes.js";
 import { Claims } from "./claim.js";
 import { openConnection } from "./connection.js";
-import { eventOf } from "./entry.js";
+import { eventOf, unreadable } from "./entry.js";
 import { Held } from "./held.js";
 import { JetStreamPort } from "./jetstream.js";
 import { Keys } from "./keys.js";
@@ -315,7 +315,8 @@ export class NatsEngine implements Engine {
       for (const message of messages) {
         if (both.aborted) return;
         const event = eventOf(message);
-        if (event.name !== "ready") yield { cursor: String(message.seq), event };
+        const isTold = event.name !== "ready" && event.name !== (unreadable as string);
+        if (isTold) yield { cursor: String(message.seq), event };
       }
     }
   }

@@ -5,6 +5,7 @@ import type { JobEvent } from "../../core/event.js";
 import { evolve } from "../../core/evolve.js";
 import type { Job } from "../../core/job.js";
 import type { OutgoingMessage, StoredMessage } from "./port.js";
+import { tokenOf } from "./subjects.js";
 
 const leaseHeader = "Millrace-Lease-Until";
 const sessionHeader = "Millrace-Session";
@@ -65,9 +66,37 @@ export function messageOf(
   return expect === undefined ? message : { ...message, expect };
 }
 
-/** The event that a message holds. */
-export function eventOf(message: StoredMessage): JobEvent {
-  return JSON.parse(message.body) as JobEvent;
+/** The name under which a message goes that holds no event. No fold knows it. */
+export const unreadable = "unreadable";
+
+/**
+ * The event that a message holds. Users may only publish under their own names, so that an event counts only where
+ * its subject names it; whatever else lies in the log is given as an event that no fold knows.
+ */
+export function eventOf({ subject, body }: StoredMessage): JobEvent {
+  const event = parsedEvent(body);
+  if (event !== null && names(subject, event)) return event;
+  const [, , service, type, jobId] = subject.split(".");
+  return { name: unreadable, service, type, jobId } as unknown as JobEvent;
+}
+
+function parsedEvent(body: string): JobEvent | null {
+  try {
+    const value: unknown = JSON.parse(body);
+    return typeof value === "object" && value !== null ? (value as JobEvent) : null;
+  } catch {
+    return null;
+  }
+}
+
+/** Whether a subject is that of an event, or of a ticket that the event is. */
+function names(subject: string, { service, type, jobId, name }: JobEvent): boolean {
+  if (typeof service !== "string" || typeof type !== "string" || typeof jobId !== "string")
+    return false;
+  const named = `.${tokenOf(service)}.${tokenOf(type)}.${tokenOf(jobId)}.${name}`;
+  const from = subject.indexOf(".", subject.indexOf(".") + 1);
+  const next = subject.charAt(from + named.length);
+  return subject.startsWith(named, from) && (next === "" || next === ".");
 }
 
 /** What the message of a start says besides its event. */

@@ -179,6 +179,7 @@ function wholeJob(events: readonly JobEvent[]): Job | null {
   let job: Job | null = null;
   for (const event of events) {
     const { job: next, ignored } = evolve(job, event);
+    if (ignored === "unknown event") continue;
     if (ignored !== null && (job === null || advancesVersion(event.name))) return null;
     job = next;
   }

@@ -3,7 +3,8 @@
  * jobs, the admin runtime on all of them, and an observer or operator asks the admin runtime.
  *
  * A server sends an answer wherever the asking user wants it, also where that user may not publish: permissions cannot
- * prevent that. What a server answers from a stream has the header `Nats-Stream`, by which readers tell it from events.
+ * prevent that. Readers tell such an answer from an event and from a record, and believe an event only under its own
+ * subject (`reading.ts`, `entry.ts`).
  */
 import type { Manifest } from "../../contract/manifest.js";
 import { deploymentNames } from "./streams.js";

@@ -300,21 +300,32 @@ export function placeOf(reply: string): MessagePlace {
   return { delivered: number(0), seq: number(1), consumerSeq: number(2), pending: number(4) };
 }
 
+/** The header of what a server gave from a stream. */
+const answerHeader = "Nats-Stream";
+
 /** The message that a direct get gave. */
 export function directMessage(message: Msg): StoredMessage {
   const { headers } = message;
-  const header = (name: string) => (headers?.has(name) ? headers.get(name) : undefined);
-  const subject = header("Nats-Subject") ?? "";
-  return { subject, seq: Number(header("Nats-Sequence") ?? 0), body: message.string(), header };
+  const header = (name: string) => (headers?.has(name) ? headers.last(name) : undefined);
+  const isAnswer = (headers?.values(answerHeader).length ?? 0) > 1;
+  return {
+    subject: header("Nats-Subject") ?? "",
+    seq: Number(header("Nats-Sequence") ?? 0),
+    body: isAnswer ? "" : message.string(),
+    header,
+  };
 }
 
-/** A message that a consumer sent, as the engine sees it. */
+/**
+ * A message that a consumer sent, as the engine sees it. A server sends its answers wherever a user wants them, also
+ * where that user may not publish; one that was stored is nobody's word and is read as empty.
+ */
 export function storedMessage(message: Msg, seq: number): StoredMessage {
   const { subject, headers } = message;
   return {
     subject,
     seq,
-    body: message.string(),
+    body: headers?.has(answerHeader) ? "" : message.string(),
     header: (name) => (headers?.has(name) ? headers.get(name) : undefined),
   };
 }

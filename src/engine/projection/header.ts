@@ -53,7 +53,9 @@ export function* enroll(tx: ProjectionTransaction, owner: Owner): Step<Owner> {
 }
 
 const tables =
-  "lanes events jobs ended tags waiting ready leases slots blockers keys records delayed".split(" ");
+  "lanes events jobs ended tags waiting ready leases slots blockers keys records delayed".split(
+    " ",
+  );
 
 /** Removes everything. Whoever projects begins again from the start of the log. */
 export function* clear(tx: ProjectionTransaction): Step<null> {

@@ -1,0 +1,48 @@
+/**
+ * `millrace/nats`: the admin calls over NATS, served and made, and what users of a deployment have to be allowed.
+ *
+ * @packageDocumentation
+ */
+
+// Permissions: what each user of a deployment needs, and no more.
+
+export {
+  inboxPrefix,
+  type PermissionScope,
+  type Permissions,
+  permissionsOf,
+  permissionsText,
+  type Role,
+} from "./engine/nats/permissions.js";
+
+// The admin calls: who serves them and who makes them.
+
+export type {
+  DeadFilterInput,
+  FilterInput,
+  IdInput,
+  JobsCallName,
+  JobsCalls,
+  KeyInput,
+  OneJob,
+  PageInput,
+} from "./server/calls.js";
+export {
+  type AdminError,
+  NotFoundError,
+  UnavailableError,
+  ValidationError,
+} from "./server/errors.js";
+export { JobsClient, type JobsClientOptions } from "./server/jobs-client.js";
+export { JobsServer, type JobsServerOptions } from "./server/jobs-server.js";
+export type {
+  ConcurrencyWire,
+  HealthCheck,
+  HealthWire,
+  JobWire,
+  KeyWire,
+  LogWire,
+  PageWire,
+  ServiceWire,
+  WorkerWire,
+} from "./server/wire.js";

@@ -1,0 +1,100 @@
+// What permissions of NATS cannot prevent: a user lets the server itself carry words to where it may not
+// publish, or lies about whose they are. Nobody believes it.
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { connect as connectNats } from "@nats-io/transport-node";
+import { connect, defineJob, defineService } from "millrace";
+import { expect, it, onTestFinished } from "vitest";
+import { z } from "zod";
+import { manifest } from "#millrace/contract/manifest.js";
+import { openNats } from "#millrace/engine/nats/engine.js";
+import {
+  inboxPrefix,
+  permissionsOf,
+  permissionsText,
+  type Role,
+} from "#millrace/engine/nats/permissions.js";
+import { recordId } from "#millrace/engine/record.js";
+import { ownNats } from "../support/nats.js";
+
+const shop = defineService("shop", { mail: defineJob({ payload: z.object({}) }) });
+const bank = defineService("bank", { transfer: defineJob({ payload: z.object({}) }) });
+
+it("a service forges nothing of another's", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "millrace-"));
+  onTestFinished(() => rm(folder, { recursive: true, force: true }));
+  const roles: Record<string, Role> = {
+    admin: { kind: "admin" },
+    shop: { kind: "service", manifest: manifest(shop) },
+    bank: { kind: "service", manifest: manifest(bank) },
+  };
+  const users = Object.entries(roles).map(([user, role]) => {
+    const permissions = permissionsText(permissionsOf({ prefix: "millrace" }, role));
+    return `{ user: ${user}, password: ${user}, ${permissions} }`;
+  });
+  const server = await ownNats({ config: `authorization { users: [ ${users.join(", ")} ] }` });
+  const open = async (user: string, scope = "") => {
+    const projection = encodeURIComponent(`file:${join(folder, `${user}.db`)}`);
+    const url = `${server.url.replace("//", `//${user}:${user}@`)}?projection=${projection}${scope}`;
+    const engine = await openNats(url);
+    onTestFinished(() => engine.close());
+    return engine;
+  };
+  const admin = await open("admin");
+  const bankEngine = await open("bank", "&service=bank");
+  const service = await connect(bank, { engine: bankEngine });
+  onTestFinished(() => service.stop());
+  const victim = await service.jobs.transfer.create({}).orThrow();
+  const [created] = await victim.events().orThrow();
+
+  const attacker = await connectNats({
+    servers: server.url,
+    user: "shop",
+    pass: "shop",
+    inboxPrefix: inboxPrefix("millrace", "shop"),
+  });
+  onTestFinished(() => attacker.close());
+  const forged = { ...created, id: "forged", name: "cancelled", state: "cancelled", version: 2 };
+  const queue = recordId.queue("bank", "transfer");
+  const paused = { id: queue, version: 1, body: { paused: true } };
+  const carry = async (place: string, body: object, to: string) => {
+    await attacker.request(place, JSON.stringify(body));
+    attacker.publish(`$JS.API.DIRECT.GET.MILLRACE_JOBS.${place}`, "", { reply: to });
+    await attacker.flush();
+  };
+  await carry(
+    `millrace.jobs.shop.mail.${victim.id}.cancelled`,
+    forged,
+    `millrace.jobs.bank.transfer.${victim.id}.cancelled`,
+  );
+  await carry(
+    "millrace.jobs.shop.mail.2.created",
+    paused,
+    "$KV.MILLRACE_RECORDS.bank.queue.transfer",
+  );
+  attacker.publish("millrace.jobs.shop.mail.3.created", "no event", {
+    reply: `millrace.jobs.bank.transfer.${victim.id}.cancelled`,
+  });
+  await attacker.flush();
+
+  // Whatever was forged came before this one.
+  const later = await service.jobs.transfer.create({}).orThrow();
+  for (const engine of [bankEngine, admin]) {
+    const [loaded] = await engine.load([victim.id]);
+    expect(loaded?.job).toMatchObject({ service: "bank", state: "pending", version: 1 });
+    expect(await engine.query("job", { id: later.id })).toMatchObject({ state: "pending" });
+    expect(await engine.query("job", { id: victim.id })).toMatchObject({ state: "pending" });
+    expect(await engine.records([queue])).toEqual([null]);
+  }
+  await service.queues.pause("transfer").orThrow();
+  await service.queues.resume("transfer").orThrow();
+  service.jobs.transfer.handle(async () => {});
+  await service.start();
+  await victim.wait().orThrow();
+  expect((await victim.events().orThrow()).map(({ name }) => name)).toEqual([
+    "created",
+    "started",
+    "completed",
+  ]);
+});
