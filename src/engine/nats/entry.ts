@@ -38,7 +38,7 @@ export interface LoggedJob {
 export function headersOf(event: JobEvent, start?: StartFacts): Record<string, string> {
   const { requestId, traceparent, tracestate } = event.context;
   const headers: Record<string, string> = {
-    "Nats-Msg-Id": event.id,
+    "Nats-Msg-Id": headerText(event.id),
     "request-id": headerText(requestId),
     traceparent: headerText(traceparent),
   };

@@ -108,14 +108,12 @@ export class JetStreamPort implements Port {
     const id = `${this.#connection.info?.client_id ?? 0}-${this.#batches}-${this.#nats.nuid.next()}`;
     let committed: Promise<Answer> | null = null;
     for (const [index, message] of messages.entries()) {
-      const headers = this.#headers(message);
-      headers.set("Nats-Batch-Id", id);
-      headers.set("Nats-Batch-Sequence", String(index + 1));
+      const place = `Nats-Batch-Id: ${id}\r\nNats-Batch-Sequence: ${index + 1}\r\n`;
       if (index < messages.length - 1) {
+        const headers = this.#headers(message, place);
         this.#connection.publish(message.subject, message.body, { headers });
       } else {
-        headers.set("Nats-Batch-Commit", "1");
-        committed = this.#send(message, headers);
+        committed = this.#send(message, this.#headers(message, `${place}Nats-Batch-Commit: 1\r\n`));
       }
     }
     const answer = this.#publication((await committed) ?? {});
@@ -192,15 +190,14 @@ export class JetStreamPort implements Port {
             subscription.unsubscribe();
             if (deliveries.length > 0) resolve(deliveries);
             else reject(thrownFault(error, this.#url));
+          } else if (message.data.length > 0) {
+            deliveries.push(deliveryOf(message));
+            if (deliveries.length === limit) finish();
           } else if (message.headers?.code === noResponders) {
             clearTimeout(timer);
             subscription.unsubscribe();
             resolve(null);
-          } else if (message.headers?.code) finish();
-          else {
-            deliveries.push(deliveryOf(message));
-            if (deliveries.length === limit) finish();
-          }
+          } else finish();
         },
       });
       this.#connection.publish(
@@ -318,13 +315,13 @@ export class JetStreamPort implements Port {
     };
   }
 
-  #headers({ headers, expect }: OutgoingMessage): MsgHdrs {
-    const built = this.#nats.headers();
-    for (const name in headers) built.set(name, headers[name] ?? "");
-    if (expect === undefined) return built;
-    built.set("Nats-Expected-Last-Subject-Sequence", String(expect.seq));
-    built.set("Nats-Expected-Last-Subject-Sequence-Subject", expect.filter);
-    return built;
+  /** The headers of a message, and those that one in a batch has besides. */
+  #headers({ headers, expect }: OutgoingMessage, more = ""): MsgHdrs {
+    let text = "NATS/1.0\r\n";
+    for (const name in headers) text += `${name}: ${headers[name]}\r\n`;
+    if (expect !== undefined)
+      text += `Nats-Expected-Last-Subject-Sequence: ${expect.seq}\r\nNats-Expected-Last-Subject-Sequence-Subject: ${expect.filter}\r\n`;
+    return textHeaders(`${text}${more}\r\n`);
   }
 
   async #send({ subject, body }: OutgoingMessage, headers: MsgHdrs): Promise<Answer> {
@@ -351,6 +348,13 @@ export class JetStreamPort implements Port {
     }
   }
 }
+
+/** Headers that are text already. The library checks and copies each of its own, which costs more than sending them. */
+function textHeaders(text: string): MsgHdrs {
+  return { encode: () => encoder.encode(text) } as unknown as MsgHdrs;
+}
+
+const encoder = new TextEncoder();
 
 /** What the reply subjects of one consumer's deliveries have in common. */
 function consumerOf({ reply }: Delivery): string {

@@ -128,7 +128,7 @@ export async function readAll(
   const subscription = from.connection.subscribe(inbox, {
     callback: (error, message) => {
       if (error) return finish(error);
-      if (message.headers?.code) return;
+      if (message.data.length === 0 && message.headers?.code) return;
       const { seq, pending } = placeOf(message.reply ?? "");
       messages.push(storedMessage(message, seq));
       timer?.refresh();
@@ -254,7 +254,8 @@ class Run {
   #take(message: Msg): void {
     if (this.#isOver) return;
     this.#timer?.refresh();
-    if (message.headers?.code === noMessage) {
+    // Events have bodies, and what the server itself says has none; reading headers is dear.
+    if (message.data.length === 0 && message.headers?.code === noMessage) {
       this.#control(message);
       return;
     }
