@@ -5,7 +5,7 @@
 import { randomUUID } from "node:crypto";
 import type { Clock } from "../clock.js";
 import { batchMax, type DueAsk, type DueJob, type LoadedJob } from "../engine.js";
-import { StoreClosed, StoreUnavailable } from "../errors.js";
+import { StoreClosed, StoreFailed, StoreUnavailable } from "../errors.js";
 import type { Queries, QueryName } from "../query.js";
 import { Commits } from "../sql/commits.js";
 import { loadedJob } from "../sql/read.js";
@@ -217,7 +217,24 @@ export class Projection {
     return position;
   }
 
+  /** Applies entries in one transaction. Where one of them cannot be stored, the others are, and that one counts as ignored. */
   async #applyChunk(after: number, entries: readonly FlatEntry[]): Promise<number> {
+    try {
+      return await this.#applyTogether(after, entries);
+    } catch (error) {
+      if (!isOfOneEvent(error)) throw error;
+    }
+    const [only] = entries;
+    if (only && entries.length === 1)
+      return this.#applyTogether(after, [{ ...only, change: null }]);
+    const middle = Math.ceil(entries.length / 2);
+    const first = entries.slice(0, middle);
+    const last = first.at(-1)?.seq ?? after;
+    const position = await this.#applyChunk(after, first);
+    return position < last ? position : this.#applyChunk(last, entries.slice(middle));
+  }
+
+  async #applyTogether(after: number, entries: readonly FlatEntry[]): Promise<number> {
     const { origin } = this.#owner;
     const position = await this.#write("apply", { origin, after, entries });
     if (position === null) {
@@ -250,6 +267,12 @@ export class Projection {
     const { url } = this.#store;
     throw new StoreClosed({ url, message: "The projection was closed before this call." });
   }
+}
+
+/** Whether a fault lies with what an event says, and not with the database. */
+function isOfOneEvent(error: unknown): boolean {
+  if (!(error instanceof StoreFailed)) return false;
+  return /^$|^SQLITE_(CONSTRAINT|MISMATCH|TOOBIG|ERROR)|^(22|23|54)/.test(error.code ?? "");
 }
 
 /** The most text that one transaction applies, so that large payloads do not fill the memory. */
