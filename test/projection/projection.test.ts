@@ -153,6 +153,25 @@ describe.for(stores)("a projection in $name", ({ freshUrl }) => {
     expect(await everything(projection, log)).toEqual(before);
   });
 
+  it("goes on over events that cannot be stored", async () => {
+    const log = busyLog(10);
+    const projection = await open(await freshUrl(), log);
+    const created = log.entries[0]?.event as LoggedEvent["event"];
+    const broken = [
+      { ...created, jobId: "broken-1", tags: undefined },
+      { ...created, jobId: "broken-2", priority: "high" },
+      { ...created, jobId: "broken-3", at: null },
+    ] as unknown as LoggedEvent["event"][];
+    const entries = log.entries.map(({ seq, ...rest }) => ({ ...rest, seq: seq * 10 }));
+    const mixed = [
+      ...entries,
+      ...broken.map((event, index) => ({ event, seq: index * 70 + 75 })),
+    ].sort((a, b) => a.seq - b.seq);
+    expect(await projection.apply(0, mixed)).toBe(mixed.at(-1)?.seq);
+    expect(await everything(projection, log)).toEqual(await expected(log));
+    expect(await projection.status(mixed.at(-1)?.seq ?? 0)).toMatchObject({ lag: 0, ignored: 3 });
+  });
+
   it("tells which jobs need a ticket when their time comes", async () => {
     const log = new Log();
     const shop = { service: "shop" };

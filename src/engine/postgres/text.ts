@@ -60,7 +60,12 @@ export function list(values: readonly SqlValue[]): string {
 
 /** Text that may hold anything, made fit for a list and for a column of text. Empty text becomes none. */
 export function plainText(value: string | null): string | null {
-  return value === null || value === "" ? null : value.replace(unfit, " ");
+  return value === null || value === "" ? null : fitted(value);
+}
+
+/** Text that may hold anything, made fit for a list and for a column of text. */
+export function fitted(value: string): string {
+  return value.replace(unfit, " ");
 }
 
 /** One list as an array of a type. */

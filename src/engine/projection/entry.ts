@@ -2,7 +2,7 @@
  * What a log tells a projection, and the same as flat values that are cheap to carry from thread to thread.
  */
 import type { JobEvent } from "../../core/event.js";
-import type { PolicyOutcome } from "../../core/job.js";
+import type { JobKey, PolicyOutcome } from "../../core/job.js";
 import { transitions } from "../../core/transitions.js";
 import { type FlatChange, flatChange } from "../sql/change.js";
 
@@ -31,7 +31,7 @@ export interface FlatEntry {
   readonly worker: string | null;
   readonly leaseUntil: number | null;
   readonly policy: PolicyOutcome | null;
-  /** `null` for an event that this version does not know. */
+  /** `null` for an event that this version does not understand. */
   readonly change: FlatChange | null;
 }
 
@@ -45,10 +45,19 @@ export function flatEntry({ seq, event, leaseUntil = event.at }: LoggedEvent): F
     worker: isStart ? event.worker : null,
     leaseUntil: isStart ? leaseUntil : null,
     policy: event.name === "created" ? (event.policy ?? null) : null,
-    change: Object.hasOwn(transitions, event.name)
-      ? flatChange({ job: { service, type, id: jobId }, expect: expectOf(event), event })
-      : null,
+    change: flat(event, { service, type, id: jobId }),
   };
+}
+
+function flat(event: JobEvent, job: JobKey): FlatChange | null {
+  if (!Object.hasOwn(transitions, event.name)) return null;
+  try {
+    return flatChange({ job, expect: expectOf(event), event });
+  } catch (error) {
+    // A log may hold an event that lacks what its name promises, and the view goes on without it.
+    if (error instanceof TypeError) return null;
+    throw error;
+  }
 }
 
 /** What the writer of an event must have seen. */

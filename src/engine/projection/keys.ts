@@ -16,7 +16,7 @@ import {
   slotsTaken,
   wait,
 } from "../sql/slim.js";
-import { int, type Step, text } from "../sql/statement.js";
+import { int, type SqlValue, type Step, text } from "../sql/statement.js";
 import type { ProjectionTransaction } from "./transaction.js";
 
 const lastReserved = `SELECT ${slimColumns
@@ -33,18 +33,19 @@ export function* withdrawSlots(tx: ProjectionTransaction, key: string, max: numb
     const [row] = yield { sql: lastReserved, values: [scope] };
     if (!row) return;
     const slim = slimFromRow(row);
-    yield leaveReady(slim);
+    yield { sql: deleteReady, values: readyPlace(slim) };
     yield freeSlot(scope, slim.id, slim.token + 1);
     yield* wait(slim, "key");
   }
 }
 
 /** Takes a claimable job out of its line. */
-export function leaveReady({ lane, rank, runAt, id }: Slim) {
-  return {
-    sql: "DELETE FROM ready WHERE lane = ? AND rank = ? AND run_at = ? AND id = ?",
-    values: [lane, rank, runAt, id],
-  };
+export const deleteReady =
+  "DELETE FROM ready WHERE lane = ? AND rank = ? AND run_at = ? AND id = ?";
+
+/** The values of that statement. */
+export function readyPlace({ lane, rank, runAt, id }: Slim): readonly SqlValue[] {
+  return [lane, rank, runAt, id];
 }
 
 /** How often the lapse of a job's lease let another take over its key. */

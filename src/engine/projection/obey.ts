@@ -19,7 +19,7 @@ import {
 } from "../sql/slim.js";
 import type { Step } from "../sql/statement.js";
 import type { FlatEntry } from "./entry.js";
-import { countTakeovers, forgetOfKey, leaveReady, withdrawSlots } from "./keys.js";
+import { countTakeovers, deleteReady, forgetOfKey, readyPlace, withdrawSlots } from "./keys.js";
 import { isOpen, type Known, type KnownJobs, readKnown } from "./known.js";
 import { expect, lookAhead, passTime } from "./time.js";
 import type { ProjectionTransaction } from "./transaction.js";
@@ -264,12 +264,11 @@ function* leaveLine(slim: Slim, token: number | null): Step<boolean> {
   if (isDelayed(slim)) yield dropDelayed(slim);
   const leaveWaiting = { sql: "DELETE FROM waiting WHERE n = ?", values: [n] };
   if (key === null) {
-    yield leaveReady(slim);
+    yield { sql: deleteReady, values: readyPlace(slim) };
     if (slim.state === "blocked" || isDelayed(slim)) yield leaveWaiting;
     return false;
   }
-  const { sql, values } = leaveReady(slim);
-  const [reserved] = yield { sql: `${sql} RETURNING n`, values };
+  const [reserved] = yield { sql: `${deleteReady} RETURNING n`, values: readyPlace(slim) };
   if (!reserved) yield leaveWaiting;
   else if (token === slim.token + 1) return true;
   else yield freeSlot(keyScope(key), id, slim.token + 1);
@@ -296,6 +295,9 @@ function dropDelayed({ n }: Slim) {
   return { sql: "DELETE FROM delayed WHERE n = ?", values: [n] };
 }
 
+/** Takes the lease of a job away. */
+export const deleteLease = "DELETE FROM leases WHERE id = ?";
+
 function dropLease({ id }: Slim) {
-  return { sql: "DELETE FROM leases WHERE id = ?", values: [id] };
+  return { sql: deleteLease, values: [id] };
 }

@@ -3,11 +3,11 @@
  */
 import type { Clock } from "../clock.js";
 import { addressOf } from "../postgres/address.js";
-import { Database, loadDriver, run, type Session } from "../postgres/driver.js";
+import { Database, loadDriver, run } from "../postgres/driver.js";
 import { isPassing } from "../postgres/faults.js";
 import { migrate } from "../postgres/migrate.js";
 import { Wake } from "../postgres/wake.js";
-import type { SqlValue, Statement } from "../sql/statement.js";
+import { BulkSession } from "./bulk.js";
 import { type Read, type Reads, readItem } from "./reads.js";
 import type { ProjectionStore } from "./store.js";
 import { type ProjectionTransaction, projectionDialect } from "./transaction.js";
@@ -84,7 +84,10 @@ export class PostgresProjectionStore implements ProjectionStore {
       try {
         const { tx, answer } = await this.#database.transaction(async (session, now) => {
           const begun = begin(now);
-          return { tx: begun, answer: await run(hasty(session), performWrite(begun, kind, ask)) };
+          const bulk = new BulkSession(session);
+          const given = await run(bulk, performWrite(begun, kind, ask));
+          await bulk.flush();
+          return { tx: begun, answer: given };
         });
         if (tx.woke.ready) this.#wake.hint({ ready: true, ended: false, cancel: false });
         return answer;
@@ -115,27 +118,4 @@ function begin(now: number): ProjectionTransaction {
     lock: "FOR UPDATE",
     empty: "TRUNCATE",
   };
-}
-
-/** Sends what gives no rows without waiting, and lets the server remember every plan: there are few, and all are used again. */
-function hasty(session: Session): Session {
-  return {
-    execute: ({ sql, values, raw }: Statement) =>
-      session.execute({
-        sql,
-        values: values.map(fitting),
-        planned: true,
-        ...(raw ? { raw } : null),
-        ...(givesRows(sql) ? null : { silent: true }),
-      }),
-  };
-}
-
-function givesRows(sql: string): boolean {
-  return sql.startsWith("SELECT") || sql.includes("RETURNING");
-}
-
-/** The one character that the server cannot store becomes a space: the log has it, and the view goes on. */
-function fitting(value: SqlValue): SqlValue {
-  return typeof value === "string" && value.includes("\0") ? value.replaceAll("\0", " ") : value;
 }

@@ -5,11 +5,12 @@
 import { randomUUID } from "node:crypto";
 import type { Clock } from "../clock.js";
 import { batchMax, type DueAsk, type DueJob, type LoadedJob } from "../engine.js";
-import { StoreClosed, StoreUnavailable } from "../errors.js";
+import { StoreClosed, StoreFailed, StoreUnavailable } from "../errors.js";
 import type { Queries, QueryName } from "../query.js";
 import { Commits } from "../sql/commits.js";
 import { loadedJob } from "../sql/read.js";
-import { flatEntry, type LoggedEvent, type RenewedLease } from "./entry.js";
+import { bodyIndex } from "../sql/rows.js";
+import { type FlatEntry, flatEntry, type LoggedEvent, type RenewedLease } from "./entry.js";
 import type { Owner } from "./header.js";
 import type { Reads } from "./reads.js";
 import type { ProjectionStore } from "./store.js";
@@ -88,15 +89,15 @@ export class Projection {
   }
 
   /**
-   * Applies the events that follow on a position in the log, in order, at most `batchMax` of them in a transaction,
-   * which moves the projection's position, too. Those that are applied already are skipped, so that applying twice is
+   * Applies the events that follow on a position in the log, in order, a bounded number of them in a transaction, which
+   * moves the projection's position, too. Those that are applied already are skipped, so that applying twice is
    * harmless, and so are two who apply at once. Gives the position after it. Where that lies before the last of the
    * events, somebody has cleared the projection, and the caller goes on reading the log from there.
    */
   async apply(after: number, entries: readonly LoggedEvent[]): Promise<number> {
     let position = after;
     let follows = after;
-    for (const chunk of chunks(entries)) {
+    for (const chunk of flatChunks(entries)) {
       position = await this.#applyChunk(follows, chunk);
       follows = chunk.at(-1)?.seq ?? follows;
       if (position < follows) break;
@@ -216,10 +217,26 @@ export class Projection {
     return position;
   }
 
-  async #applyChunk(after: number, entries: readonly LoggedEvent[]): Promise<number> {
+  /** Applies entries in one transaction. Where one of them cannot be stored, the others are, and that one counts as ignored. */
+  async #applyChunk(after: number, entries: readonly FlatEntry[]): Promise<number> {
+    try {
+      return await this.#applyTogether(after, entries);
+    } catch (error) {
+      if (!isOfOneEvent(error)) throw error;
+    }
+    const [only] = entries;
+    if (only && entries.length === 1)
+      return this.#applyTogether(after, [{ ...only, change: null }]);
+    const middle = Math.ceil(entries.length / 2);
+    const first = entries.slice(0, middle);
+    const last = first.at(-1)?.seq ?? after;
+    const position = await this.#applyChunk(after, first);
+    return position < last ? position : this.#applyChunk(last, entries.slice(middle));
+  }
+
+  async #applyTogether(after: number, entries: readonly FlatEntry[]): Promise<number> {
     const { origin } = this.#owner;
-    const ask = { origin, after, entries: entries.map(flatEntry) };
-    const position = await this.#write("apply", ask);
+    const position = await this.#write("apply", { origin, after, entries });
     if (position === null) {
       const message = `${this.#store.url} has become the projection of a newer log. Connect again.`;
       throw new StoreUnavailable({ url: this.#store.url, message });
@@ -250,6 +267,31 @@ export class Projection {
     const { url } = this.#store;
     throw new StoreClosed({ url, message: "The projection was closed before this call." });
   }
+}
+
+/** Whether a fault lies with what an event says, and not with the database. */
+function isOfOneEvent(error: unknown): boolean {
+  if (!(error instanceof StoreFailed)) return false;
+  return /^$|^SQLITE_(CONSTRAINT|MISMATCH|TOOBIG|ERROR)|^(22|23|54)/.test(error.code ?? "");
+}
+
+/** The most text that one transaction applies, so that large payloads do not fill the memory. */
+const chunkLengthMax = 8 * 1024 * 1024;
+
+/** Entries in flat values, as many together as a transaction takes. */
+function* flatChunks(entries: readonly LoggedEvent[]): Iterable<readonly FlatEntry[]> {
+  let chunk: FlatEntry[] = [];
+  let length = 0;
+  for (const entry of entries) {
+    const flat = flatEntry(entry);
+    chunk.push(flat);
+    length += String(flat.change?.values[bodyIndex] ?? "").length;
+    if (chunk.length < batchMax && length < chunkLengthMax) continue;
+    yield chunk;
+    chunk = [];
+    length = 0;
+  }
+  if (chunk.length > 0) yield chunk;
 }
 
 function* chunks<Item>(items: readonly Item[]): Iterable<readonly Item[]> {

@@ -17,9 +17,11 @@ export interface ProjectionTransaction extends Transaction {
   readonly empty: string;
 }
 
-const insertEvent = `INSERT INTO events (seq, job, ${eventColumns}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)`;
+/** Appends an event at its position. */
+export const insertEvent = `INSERT INTO events (seq, job, ${eventColumns}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)`;
 
-const insertCreated = `INSERT INTO events (seq, job, ${eventColumns}, context) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)`;
+/** Appends the first event of a job, which holds the context. */
+export const insertCreated = `INSERT INTO events (seq, job, ${eventColumns}, context) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)`;
 
 /** Events keep the positions of the log. Nothing has to be locked: whoever writes has locked the projection's own row. */
 export const projectionDialect: Dialect = {

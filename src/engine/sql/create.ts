@@ -19,7 +19,8 @@ import { keyScope, placeSlim, promoteKey, type Slim, takeWaiting } from "./slim.
 import { int, type Step, text } from "./statement.js";
 import type { Transaction } from "./transaction.js";
 
-const insertJob = `INSERT INTO jobs (n, id, lane, priority, run_at, created_at, deadline, max_tries, key, key_hash, key_max, tags,
+/** Writes the wide row of a new job. */
+export const insertJob = `INSERT INTO jobs (n, id, lane, priority, run_at, created_at, deadline, max_tries, key, key_hash, key_max, tags,
   parent_id, chain_id, agent) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`;
 
 /** Creates a job, unless its id is taken or its key's policy says otherwise. */

@@ -48,7 +48,8 @@ export const slimColumns =
   "n, id, lane, rank, run_at, state, version, run, tries, token, deadline, updated_at, started_at, detail, key, key_max, noted";
 
 const insertWaiting = `INSERT INTO waiting (${slimColumns}, cause) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`;
-const insertReady = `INSERT INTO ready (${slimColumns}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`;
+/** Makes a job claimable. */
+export const insertReady = `INSERT INTO ready (${slimColumns}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`;
 
 function slimValues(slim: Slim): SqlValue[] {
   return [
