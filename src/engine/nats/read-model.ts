@@ -218,11 +218,14 @@ export class ReadModel {
 
   #pause(): Promise<void> {
     return new Promise((resolve) => {
-      const callOff = this.#options.clock.after(lookMs, resolve);
-      this.#stop.signal.addEventListener("abort", () => {
+      const { signal } = this.#stop;
+      const end = () => {
         callOff();
+        signal.removeEventListener("abort", end);
         resolve();
-      });
+      };
+      const callOff = this.#options.clock.after(lookMs, end);
+      signal.addEventListener("abort", end);
     });
   }
 
