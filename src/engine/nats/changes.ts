@@ -14,6 +14,7 @@ import { blockerRefusal } from "./blockers.js";
 import type { Caps } from "./caps.js";
 import { type LoggedJob, messageOf } from "./entry.js";
 import type { Held } from "./held.js";
+import { type HeldDeleted, heldRecordId } from "./held-deleted.js";
 import type { KeyedCreate, Keys } from "./keys.js";
 import type { Leases } from "./leases.js";
 import type { Appended, Log } from "./log.js";
@@ -286,7 +287,6 @@ export class Changes {
         return { outcome: "appended" };
       }
       for (const { keyed } of then) await keyed?.refused();
-      if (comesBack && after) await keys.move(after, null, event, null);
     }
     return conflict;
   }
@@ -406,18 +406,6 @@ export class Changes {
     }
     hint("ready", service);
   }
-}
-
-interface HeldDeleted {
-  readonly token: number;
-  readonly until: number;
-  readonly type: string;
-  readonly caps: readonly string[];
-  readonly key?: Job["key"];
-}
-
-function heldRecordId(service: string, jobId: string): string {
-  return `held/${service}/${jobId}`;
 }
 
 function versionBefore({ record }: PlacedRecord): { record: PlacedRecord["record"] } {

@@ -46,6 +46,7 @@ import { provision, type Topology } from "./provision.js";
 import { ReadModel } from "./read-model.js";
 import { Records } from "./records.js";
 import { renewLeases } from "./renewals.js";
+import { Repair } from "./repair.js";
 import { ServerClock } from "./server-clock.js";
 import { Subjects } from "./subjects.js";
 import { Tending } from "./tending.js";
@@ -186,16 +187,19 @@ export class NatsEngine implements Engine {
       newEventId: () => `${this.#session}-${(this.#eventCount++).toString(36)}`,
       hint: (topic: WakeTopic, service: string) => this.#wake.hint(topic, service),
     };
-    const keys = new Keys({ ...parts, actor: `keeper:${this.#session}` });
+    const actor = `keeper:${this.#session}` as const;
+    const keys = new Keys({ ...parts, actor });
     this.#keys = keys;
-    const readModel = new ReadModel({ ...parts, url, keys, clock, open });
+    const repair = new Repair({ ...parts, keys, actor });
+    const observe: Repair["observe"] = (record) => repair.observe(record);
+    const readModel = new ReadModel({ ...parts, url, keys, clock, observe, open });
     this.#readModel = readModel;
     const currentOfChain = (chainId: string) => readModel.currentOfChain(chainId);
     this.#changes = new Changes({ ...parts, keys, currentOfChain });
     const changes = this.#changes;
     const activeUnder: ReadModel["activeUnder"] = (scope) => readModel.activeUnder(scope);
     this.#claims = new Claims({ ...parts, keys, changes, session: this.#session, activeUnder });
-    this.#tending = new Tending({ ...parts, keys, projection: () => readModel.caughtUp() });
+    this.#tending = new Tending({ ...parts, keys, repair, projection: () => readModel.caughtUp() });
   }
 
   async provision(): Promise<void> {

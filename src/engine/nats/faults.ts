@@ -46,6 +46,20 @@ const away: ReadonlySet<number> = new Set([
   code.clusterNotAvailable,
 ]);
 
+/** Faults that may be over in a moment: the server is away, is starting, or chooses a leader. */
+const passing = new WeakSet<StoreError>();
+
+function passingFault(url: string, message: string): StoreUnavailable {
+  const fault = new StoreUnavailable({ url, message });
+  passing.add(fault);
+  return fault;
+}
+
+/** Whether a fault may be over in a moment, so that a question may be asked again. */
+export function mayPass(fault: StoreError): boolean {
+  return passing.has(fault);
+}
+
 /** The fault that an answer of the API tells of. */
 export function apiFault(error: ApiError, url: string): StoreError {
   const said = error.description ?? `error ${error.code}`;
@@ -63,8 +77,10 @@ export function apiFault(error: ApiError, url: string): StoreError {
     return new StoreUnavailable({ url, message });
   }
   if (away.has(number) || error.code === 503) {
-    const message = `JetStream cannot answer now (${said}). It may be choosing a leader; try again in a moment.`;
-    return new StoreUnavailable({ url, message });
+    return passingFault(
+      url,
+      `JetStream cannot answer now (${said}). It may be choosing a leader; try again in a moment.`,
+    );
   }
   return new StoreFailed({ url, message: `NATS refused: ${said}.`, code: String(number) });
 }
@@ -98,11 +114,10 @@ export function thrownFault(error: unknown, url: string): StoreError {
         message: `The store ${url} was closed; connect again to use it.`,
       });
     case "TimeoutError":
-      return new StoreUnavailable({
+      return passingFault(
         url,
-        message:
-          "The NATS server did not answer in time. Check that it runs and is not overloaded. Whether it did what was asked is not known.",
-      });
+        "The NATS server did not answer in time. Check that it runs and is not overloaded. Whether it did what was asked is not known.",
+      );
     case "PermissionViolationError":
     case "AuthorizationError":
       return new StoreUnavailable({
@@ -111,11 +126,10 @@ export function thrownFault(error: unknown, url: string): StoreError {
       });
     case "NoRespondersError":
     case "RequestError":
-      return new StoreUnavailable({
+      return passingFault(
         url,
-        message:
-          "Nobody answers for JetStream. Check that it is enabled for the account and that its streams exist.",
-      });
+        "Nobody answers for JetStream. Check that it is enabled for the account and that its streams exist.",
+      );
     case "ConnectionError":
       return cannotBeReached(said, url);
     default:

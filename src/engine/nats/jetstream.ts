@@ -2,9 +2,10 @@
  * The port over a real connection. It speaks the API's own subjects, because each of them can be permitted or not,
  * and reads only what a service may be allowed to: by direct get, and by consumers of one filter.
  */
+import { setTimeout as delay } from "node:timers/promises";
 import type { Msg, MsgHdrs, NatsConnection } from "@nats-io/transport-node";
 import { type BatchAnswer, Batcher } from "../batching.js";
-import { type ApiError, apiFault, thrownFault } from "./faults.js";
+import { type ApiError, apiFault, mayPass, thrownFault } from "./faults.js";
 import type { NatsLibrary } from "./libraries.js";
 import type {
   ConsumerConfig,
@@ -31,12 +32,17 @@ import { Requests } from "./requests.js";
 /** How long a fetch waits for what the server has at once. */
 const fetchTimeoutMs = 5_000;
 
+/** For how long a question is asked again that costs nothing but time, while the server is away, and how often. */
+const patienceMs = 10_000;
+const againMs = 100;
+
 /** How many acknowledgements go out at once, and how many tokens of a reply tell the consumer. */
 const ackBatchMax = 1_000;
 const consumerTokens = 4;
 
-/** The status of a request that nobody was there to answer. */
+/** The status of a request that nobody was there to answer, and of one for what is not there. */
 const noResponders = 503;
+const notFound = 404;
 
 /** The server's own code for a compare that failed. */
 const wrongLastSequence = 10071;
@@ -125,27 +131,20 @@ export class JetStreamPort implements Port {
   }
 
   async last(stream: StreamName, filter: string): Promise<StoredMessage | null> {
-    const answer = await this.#request(`${this.#api}.DIRECT.GET.${this.#name(stream)}.${filter}`);
-    if (answer.headers?.code === 404) return null;
+    const subject = `${this.#api}.DIRECT.GET.${this.#name(stream)}.${filter}`;
+    const answer = await this.#patiently(() => this.#request(subject));
+    if (answer.headers?.code === notFound) return null;
     return directMessage(answer);
   }
 
   async read(stream: StreamName, filter: string): Promise<readonly StoredMessage[]> {
-    try {
-      const read = this.#readsEverything ? readDirect : readAll;
-      return await read(this.#from(stream), filter);
-    } catch (error) {
-      throw thrownFault(error, this.#url);
-    }
+    const read = this.#readsEverything ? readDirect : readAll;
+    return this.#patiently(() => read(this.#from(stream), filter));
   }
 
   async lastOfEach(filters: readonly string[]): Promise<readonly StoredMessage[] | null> {
     if (!this.#readsEverything) return null;
-    try {
-      return await readLastOfEach(this.#from("jobs"), filters);
-    } catch (error) {
-      throw thrownFault(error, this.#url);
-    }
+    return this.#patiently(() => readLastOfEach(this.#from("jobs"), filters));
   }
 
   async ensureConsumer({ name, filter, ackWaitMs }: ConsumerConfig): Promise<void> {
@@ -177,25 +176,28 @@ export class JetStreamPort implements Port {
     const inbox = this.#nats.createInbox(this.#inboxPrefix);
     const deliveries: Delivery[] = [];
     return new Promise((resolve, reject) => {
-      const finish = () => {
+      const end = () => {
         clearTimeout(timer);
+        forget();
         subscription.unsubscribe();
+      };
+      const finish = () => {
+        end();
         resolve(deliveries);
       };
       const timer = setTimeout(finish, fetchTimeoutMs);
+      const forget = this.#requests.onLost(finish);
       const subscription = this.#connection.subscribe(inbox, {
         callback: (error, message) => {
           if (error) {
-            clearTimeout(timer);
-            subscription.unsubscribe();
+            end();
             if (deliveries.length > 0) resolve(deliveries);
             else reject(thrownFault(error, this.#url));
           } else if (message.data.length > 0) {
             deliveries.push(deliveryOf(message));
             if (deliveries.length === limit) finish();
           } else if (message.headers?.code === noResponders) {
-            clearTimeout(timer);
-            subscription.unsubscribe();
+            end();
             resolve(null);
           } else finish();
         },
@@ -306,6 +308,7 @@ export class JetStreamPort implements Port {
       stream: this.#name(stream),
       directSubject: `${this.#api}.DIRECT.GET.${this.#name(stream)}`,
       newInbox: () => this.#nats.createInbox(this.#inboxPrefix),
+      onLost: (call) => this.#requests.onLost(call),
       newName: () => this.#nats.nuid.next(),
       create: async (subject, body) => {
         const answer = await this.#ask<{ num_pending?: number }>(subject, body);
@@ -338,6 +341,20 @@ export class JetStreamPort implements Port {
   async #ask<T>(subject: string, body?: object): Promise<T & { readonly error?: ApiError }> {
     const request = body === undefined ? "" : JSON.stringify(body);
     return (await this.#request(`${this.#api}.${subject}`, request)).json();
+  }
+
+  /** Reads, and reads again while the server is away: an answer that was lost is asked for once more. */
+  async #patiently<T>(read: () => Promise<T>): Promise<T> {
+    const endsAt = performance.now() + patienceMs;
+    for (;;) {
+      try {
+        return await read();
+      } catch (error) {
+        const fault = thrownFault(error, this.#url);
+        if (!mayPass(fault) || performance.now() > endsAt) throw fault;
+        await delay(againMs);
+      }
+    }
   }
 
   async #request(subject: string, body = "", headers?: MsgHdrs): Promise<Msg> {

@@ -15,7 +15,8 @@ export interface KeyMember {
   readonly maxActive: number;
   /** `slot`: it runs or may be claimed; `waits`: for its time or a slot; `blocked`: for other jobs. */
   readonly stands: "slot" | "waits" | "blocked";
-  /** The token that its slot is for. */
+  /** The run that it stands here in, and the token that its slot is for. */
+  readonly run: number;
   readonly token: number;
   /** When it was put here, so that one whose job never came can be told. */
   readonly since: number;
@@ -60,6 +61,7 @@ function memberOf(job: Job, now: number): KeyMember {
     runAt: job.runAt,
     maxActive: job.key?.maxActive ?? 1,
     stands: job.state === "blocked" ? "blocked" : "waits",
+    run: job.run,
     token: job.token + 1,
     since: now,
   };
@@ -111,10 +113,25 @@ export function withMember(state: KeyState, job: Job, now: number): KeyState {
   return { ...state, members };
 }
 
-/** Takes a job from under the key. */
-export function withoutMember(state: KeyState, jobId: string): KeyState {
-  if (!state.members.some(({ id }) => id === jobId)) return state;
-  return { ...state, members: state.members.filter(({ id }) => id !== jobId) };
+/** Whether a member stands for a waiting job as it is now, or as it became later. */
+export function isCurrent(member: KeyMember, job: Job): boolean {
+  if (member.run !== job.run) return member.run > job.run;
+  if (member.token !== job.token + 1) return member.token > job.token + 1;
+  return member.stands !== "blocked" || job.state === "blocked";
+}
+
+/** Moves a job to where it stands now, unless somebody has done so: what it has got since then stays its own. */
+export function withMoved(state: KeyState, job: Job, now: number): KeyState {
+  const member = state.members.find(({ id }) => id === job.id);
+  return member && isCurrent(member, job) ? state : withMember(state, job, now);
+}
+
+/** Takes a job from under the key; one that has come back in a later run stays. */
+export function withoutMember(state: KeyState, jobId: string, run?: number): KeyState {
+  const leaves = (member: KeyMember) =>
+    member.id === jobId && (run === undefined || member.run <= run);
+  if (!state.members.some(leaves)) return state;
+  return { ...state, members: state.members.filter((member) => !leaves(member)) };
 }
 
 /** Keeps the slot of an ended job. */

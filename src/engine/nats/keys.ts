@@ -15,6 +15,7 @@ import {
   promote,
   withHeld,
   withMember,
+  withMoved,
   withOutcome,
   withoutHeld,
   withoutMember,
@@ -22,9 +23,6 @@ import {
 import type { Log } from "./log.js";
 import { casRoundsMax, type PlacedRecord, type Records } from "./records.js";
 import type { Subjects } from "./subjects.js";
-
-/** How long a place in a key may be ahead of the log before it is taken for one that never comes. */
-const aheadMaxMs = 30_000;
 
 /** The record of a key. */
 export function keyRecordId(service: string, hash: string): string {
@@ -91,12 +89,7 @@ export class Keys {
       const seen = await records.get(id);
       let state = stateOf(seen, event, policy);
       const running = await this.#running(state, policy);
-      const ghost = running.ghosts[0];
-      if (ghost !== undefined) {
-        await this.#forgetGhost(event.service, policy, ghost);
-        continue;
-      }
-      const answer = admission(state, policy, (member) => running.ids.has(member), now());
+      const answer = admission(state, policy, (member) => running.has(member), now());
       state = withOutcome(state, policy, answer, now());
       if (answer.outcome === "rejected" || answer.outcome === "coalesced") {
         if (await records.put(id, seen, state as never))
@@ -110,10 +103,12 @@ export class Keys {
       const created = { ...event, policy: policyOutcome(answer) };
       const { job } = evolve(null, created);
       if (job === null) throw new Error(`Job ${event.jobId} could not be created.`);
-      const promotion = promote(withMember(state, job, now()), now());
+      const promotion = promote(placed(state, job, now()), now());
       if (!(await records.put(id, seen, promotion.state as never))) continue;
       const others = promotion.promoted.filter((member) => member.id !== job.id);
-      const hasSlot = others.length < promotion.promoted.length;
+      const hasSlot = promotion.state.members.some(
+        (member) => member.id === job.id && member.stands === "slot",
+      );
       return {
         outcome: "let_in",
         created,
@@ -124,7 +119,7 @@ export class Keys {
           if (!hasSlot && job.state !== "blocked" && (await this.hasSlot(job)))
             await this.#ticketAll([{ id: job.id }]);
         },
-        refused: () => this.change(job, (before) => withoutMember(before, job.id)),
+        refused: () => this.#refused(job),
       };
     }
     throw new Error(`Key ${policy.key} was changed by others ${casRoundsMax} times in a row.`);
@@ -133,6 +128,11 @@ export class Keys {
   /** Takes a place for a job that comes back by hand, before its event is stored. */
   async comeBack(job: Job): Promise<void> {
     await this.change(job, (state) => withMember(state, job, this.#context.now()));
+  }
+
+  /** Puts a waiting job under its key that should be there and is not. */
+  async join(job: Job): Promise<void> {
+    await this.change(job, (state) => withMoved(state, job, this.#context.now()));
   }
 
   /** Moves a job under its key as an event has moved it, and gives out the slots that came free. */
@@ -145,8 +145,8 @@ export class Keys {
     await this.change(before, (state) => {
       const taken = isTakeover(event) ? { ...state, takeovers: state.takeovers + 1 } : state;
       if (after !== null && !isEnded(after.state))
-        return after.state === "active" ? taken : withMember(taken, after, this.#context.now());
-      const left = withoutMember(taken, before.id);
+        return after.state === "active" ? taken : withMoved(taken, after, this.#context.now());
+      const left = withoutMember(taken, before.id, before.run);
       if (heldUntil === null) return left;
       return withHeld(left, { id: before.id, token: before.token, until: heldUntil });
     });
@@ -215,51 +215,24 @@ export class Keys {
     }
   }
 
-  /** Which members have started, and which never came into the log. Only asked where the key is full. */
+  /** Which members have started. Only asked where the key is full. */
   async #running(
     state: KeyState,
     { maxActive, maxQueued }: JobKeyPolicy,
-  ): Promise<{ readonly ids: ReadonlySet<string>; readonly ghosts: readonly KeyMember[] }> {
-    const { log, now } = this.#context;
+  ): Promise<ReadonlySet<string>> {
     const isRoomy = state.members.length + state.held.length < maxActive + maxQueued;
-    if (isRoomy) return { ids: new Set(), ghosts: [] };
+    if (isRoomy) return new Set();
     const slotted = state.members.filter(({ stands }) => stands === "slot");
-    const jobs = await Promise.all(slotted.map(({ id }) => log.load(id)));
-    const ids = slotted.filter((_, index) => jobs[index]?.job?.state === "active");
-    const ghosts = slotted.filter(
-      ({ since }, index) => !jobs[index]?.job && since + aheadMaxMs < now(),
-    );
-    return { ids: new Set(ids.map(({ id }) => id)), ghosts };
+    const jobs = await this.#context.log.loadJobs(slotted.map(({ id }) => id));
+    const started = slotted.filter((_, index) => jobs[index]?.state === "active");
+    return new Set(started.map(({ id }) => id));
   }
 
-  /** A place whose job never came: its create is made impossible first, so that it cannot come later. */
-  async #forgetGhost(service: string, policy: JobKeyPolicy, ghost: KeyMember): Promise<void> {
-    const { log, subjects, newEventId, actor, now } = this.#context;
-    const { lastSeq, job } = await log.load(ghost.id);
-    if (job !== null) return;
-    const event: EventOf<"deleted"> = {
-      name: "deleted",
-      id: newEventId(),
-      jobId: ghost.id,
-      service,
-      type: "_",
-      version: 0,
-      run: 0,
-      tries: 0,
-      state: "cancelled",
-      previousState: null,
-      at: now(),
-      actor,
-      context: { requestId: "", traceId: "", traceparent: "" },
-      reason: "its creation was never completed",
-    };
-    const expect = { filter: subjects.jobFilter(service, ghost.id), seq: lastSeq };
-    const message = messageOf(subjects.event(event), event, expect);
-    const { outcome } = await log.append({ jobId: ghost.id, message });
-    if (outcome === "stored")
-      await this.change({ service, type: "_", key: policy }, (state) =>
-        withoutMember(state, ghost.id),
-      );
+  /** A create that was refused leaves its place, unless it is that of another create of the same id. */
+  async #refused(job: Job): Promise<void> {
+    const found = (await this.#context.log.load(job.id)).job;
+    const isTaken = found?.key?.hash === job.key?.hash && found?.service === job.service;
+    if (found && !isTaken) await this.change(job, (state) => withoutMember(state, job.id, job.run));
   }
 
   /** Skips the job that a new one replaces. Gives whether it is out of the way. */
@@ -284,6 +257,13 @@ export class Keys {
     if (outcome === "stored") hint("ended", job.service);
     return outcome === "stored";
   }
+}
+
+/** Puts a new job under its key. Another create of the same id may have done so, and even be stored by now. */
+function placed(state: KeyState, job: Job, now: number): KeyState {
+  const member = state.members.find(({ id }) => id === job.id);
+  const isThere = member?.run === job.run && member.token === job.token + 1;
+  return isThere ? state : withMember(state, job, now);
 }
 
 function stateOf(seen: PlacedRecord, event: JobEvent, policy: JobKeyPolicy): KeyState {

@@ -63,6 +63,18 @@ export class Leases {
     return { until: Math.max(first.until, renewal.until), at: renewal.at };
   }
 
+  /** Until when the worker of a start may believe that it holds the job, whatever became of the job since. */
+  async standsUntil(
+    service: string,
+    id: string,
+    token: number,
+    start: StartFacts,
+  ): Promise<number> {
+    const { record } = await this.#records.get(sheetId(service, start.session));
+    const renewal = (record?.body as unknown as Sheet | undefined)?.[id];
+    return renewal?.token === token ? Math.max(start.leaseUntil, renewal.until) : start.leaseUntil;
+  }
+
   /** Whether the lease of an active job has lapsed. */
   async hasLapsed(logged: LoggedJob, now: number): Promise<boolean> {
     const lease = await this.of(logged);

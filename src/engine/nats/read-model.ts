@@ -34,6 +34,8 @@ export interface ReadModelOptions {
   readonly records: Records;
   readonly keys: Keys;
   readonly clock: Clock;
+  /** Is told of every record as it changes, from when the projection is open. */
+  readonly observe: (record: StoredRecord) => void;
   /** Opens the projection, when it is first needed. */
   readonly open: () => Promise<Projection>;
 }
@@ -183,6 +185,9 @@ export class ReadModel {
           // Somebody has cleared the projection: the log is read again from there.
           if (position < last) break;
         }
+      } catch {
+        // The database is away. The log is not, so that nothing is lost by waiting.
+        await this.#pause();
       } finally {
         callOff();
         lead.abort();
@@ -211,11 +216,19 @@ export class ReadModel {
 
   /** Leases that others renew, and records that lists show. */
   async #mirror(projection: Projection): Promise<void> {
-    const { port, records } = this.#options;
-    for await (const messages of port.follow("records", records.all, 0, this.#stop.signal)) {
-      const placed = messages.flatMap((message) => records.read(message)?.record ?? []);
-      const renewals = placed.flatMap(renewalsOf);
-      if (renewals.length > 0) await projection.renew(renewals);
+    const { port, records, observe } = this.#options;
+    while (!this.#stop.signal.aborted) {
+      try {
+        for await (const messages of port.follow("records", records.all, 0, this.#stop.signal)) {
+          const placed = messages.flatMap((message) => records.read(message).record ?? []);
+          for (const record of placed) observe(record);
+          const renewals = placed.flatMap(renewalsOf);
+          if (renewals.length > 0) await projection.renew(renewals);
+        }
+      } catch {
+        // The database is away; records are read again from the start when it may be back.
+        await this.#pause();
+      }
     }
   }
 

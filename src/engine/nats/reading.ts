@@ -12,6 +12,8 @@ export interface ReadingFrom {
   /** Where a direct get of many messages is asked for. */
   readonly directSubject: string;
   readonly newInbox: () => string;
+  /** Calls when the connection is lost. Gives the way to stop. */
+  readonly onLost: (call: () => void) => () => void;
   readonly newName: () => string;
   /** Makes a consumer, and gives how many messages wait for it. */
   readonly create: (subject: string, body: object) => Promise<number>;
@@ -90,10 +92,13 @@ function getDirect(from: ReadingFrom, request: object): Promise<DirectAnswer> {
   return new Promise((resolve, reject) => {
     const finish = (end: () => void) => {
       clearTimeout(timer);
+      forget();
       subscription.unsubscribe();
       end();
     };
-    const timer = setTimeout(() => finish(() => reject(timeout())), stallMs);
+    const giveUp = () => finish(() => reject(timeout()));
+    const timer = setTimeout(giveUp, stallMs);
+    const forget = from.onLost(giveUp);
     const subscription = from.connection.subscribe(inbox, {
       callback: (error, message) => {
         if (error) return finish(() => reject(error));
@@ -125,6 +130,7 @@ export async function readAll(
   });
   finished.catch(() => {});
   let timer: NodeJS.Timeout | undefined;
+  const forget = from.onLost(() => finish(timeout()));
   const subscription = from.connection.subscribe(inbox, {
     callback: (error, message) => {
       if (error) return finish(error);
@@ -143,6 +149,7 @@ export async function readAll(
     return messages;
   } finally {
     clearTimeout(timer);
+    forget();
     subscription.unsubscribe();
   }
 }

@@ -24,6 +24,7 @@ export class Requests {
   readonly #connection: NatsConnection;
   readonly #inbox: string;
   readonly #waiting = new Map<string, Waiting>();
+  readonly #losses = new Set<() => void>();
   #subscription: Subscription | null = null;
   #timer: NodeJS.Timeout | null = null;
   #count = 0;
@@ -31,6 +32,13 @@ export class Requests {
   constructor(connection: NatsConnection, inbox: string) {
     this.#connection = connection;
     this.#inbox = inbox;
+    void this.#watch();
+  }
+
+  /** Calls when the connection is lost, and with it every answer that is under way. Gives the way to stop. */
+  onLost(call: () => void): () => void {
+    this.#losses.add(call);
+    return () => void this.#losses.delete(call);
   }
 
   /** Sends a request; gives its answer. What goes wrong is thrown as the library would. */
@@ -54,6 +62,15 @@ export class Requests {
     if (this.#timer) clearInterval(this.#timer);
     this.#timer = null;
     this.#failAll("ClosedConnectionError", "The connection was closed.");
+  }
+
+  /** What was asked over a connection that is lost is answered by nobody, and it is not worth waiting for. */
+  async #watch(): Promise<void> {
+    for await (const { type } of this.#connection.status()) {
+      if (type !== "disconnect") continue;
+      this.#failAll("TimeoutError", "The connection was lost before an answer came.");
+      for (const call of [...this.#losses]) call();
+    }
   }
 
   #listen(): void {

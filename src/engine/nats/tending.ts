@@ -1,11 +1,12 @@
 /**
  * What time brings, done by the keeper that leads a service: tickets for jobs whose time has come, slots of ended
- * jobs that have lapsed, and new tickets for jobs that should be claimable and whose ticket was lost.
+ * jobs that have lapsed, repairs, and new tickets for jobs that should be claimable and whose ticket was lost.
  */
 import type { Projection } from "../projection/projection.js";
 import type { Keys } from "./keys.js";
 import type { Log } from "./log.js";
 import type { Port } from "./port.js";
+import type { Repair } from "./repair.js";
 import { priorityLane, type Subjects } from "./subjects.js";
 
 /** The most jobs and keys that one look tends. */
@@ -14,6 +15,9 @@ const tendMax = 500;
 /** How long a job may stand in line before its ticket is looked for, and how often that is done. */
 const standingMs = 60_000;
 const sweepMs = 30_000;
+
+/** How often keys and caps are compared with the log. */
+const repairMs = 5_000;
 
 /** How many keyed jobs are remembered that were told that their time has come. */
 const rememberedMax = 50_000;
@@ -24,6 +28,7 @@ export interface TendingContext {
   readonly subjects: Subjects;
   readonly log: Log;
   readonly keys: Keys;
+  readonly repair: Repair;
   readonly now: () => number;
   readonly projection: () => Promise<Projection>;
 }
@@ -33,7 +38,8 @@ export class Tending {
   readonly #context: TendingContext;
   /** Keyed jobs that compete for a slot since their time has come, with the version at which they began to. */
   readonly #competing = new Map<string, number>();
-  #sweptAt = 0;
+  /** When each kind of work was last done for each service. */
+  readonly #doneAt = new Map<string, number>();
 
   constructor(context: TendingContext) {
     this.#context = context;
@@ -49,12 +55,20 @@ export class Tending {
     await Promise.all(chosen.map(({ key, version }) => this.#offer(key.id, version)));
     for (const hash of await projection.lapsedKeys(service, now, tendMax))
       await this.#context.keys.tend(service, hash);
-    if (this.#sweptAt + sweepMs <= now) {
-      this.#sweptAt = now;
-      await this.#sweep(projection, service, now);
-    }
+    if (this.#isTime("repair", service, repairMs)) await this.#context.repair.repair(service);
+    if (this.#isTime("sweep", service, sweepMs)) await this.#sweep(projection, service, now);
     if (fresh.length > chosen.length) return now;
     return projection.nextDueAt({ service }, now);
+  }
+
+  /** Whether something that is done now and then is to be done for a service now. */
+  #isTime(work: "repair" | "sweep", service: string, everyMs: number): boolean {
+    const now = this.#context.now();
+    const doneAt = this.#doneAt.get(`${work}/${service}`) ?? 0;
+    // A clock that has gone back must not put it off.
+    if (doneAt <= now && now < doneAt + everyMs) return false;
+    this.#doneAt.set(`${work}/${service}`, now);
+    return true;
   }
 
   /** A job whose time has come is offered; one with a key competes for a slot first. */
@@ -80,6 +94,7 @@ export class Tending {
       const { job, ticketSeq } = await log.load(standing.id);
       const waits = job?.state === "pending" || job?.state === "retry";
       if (!waits || ticketSeq > floor) continue;
+      if (job.key) await keys.join(job);
       if (!job.key || (await keys.hasSlot(job))) await keys.ticket(job.id, "swept");
     }
   }

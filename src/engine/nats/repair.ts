@@ -1,0 +1,217 @@
+/**
+ * Repair: what a process left behind that died between the log and the records. Places under keys and caps are taken
+ * before the event that needs them and given back after the event that frees them, so that a place may be ahead of the
+ * log or behind it. One behind is put where the log has its job. One ahead is given up after a while, and its job is
+ * moved on in the log first, so that a writer who only slept is refused.
+ */
+import type { EventOf } from "../../core/event.js";
+import { isEnded, type Job } from "../../core/job.js";
+import type { StoredRecord } from "../record.js";
+import type { CapPlace, Caps } from "./caps.js";
+import { type LoggedJob, messageOf } from "./entry.js";
+import { type HeldDeleted, heldRecordId } from "./held-deleted.js";
+import { isCurrent, type KeyMember, type KeyState, withHeld, withoutMember } from "./key-state.js";
+import type { Keys } from "./keys.js";
+import type { Leases } from "./leases.js";
+import type { Log } from "./log.js";
+import type { Port } from "./port.js";
+import type { Records } from "./records.js";
+import { priorityLane, type Subjects } from "./subjects.js";
+
+/** How long a place may be ahead of the log before it is taken for one that never comes. */
+const aheadMaxMs = 10_000;
+
+/** How many keys and caps one look examines; the others have their turn in the next ones. */
+const examinedMax = 200;
+
+/** What repairs need of the engine. */
+export interface RepairContext {
+  readonly port: Port;
+  readonly subjects: Subjects;
+  readonly log: Log;
+  readonly records: Records;
+  readonly leases: Leases;
+  readonly caps: Caps;
+  readonly keys: Keys;
+  readonly now: () => number;
+  readonly newEventId: () => string;
+  /** The name under which this process writes what follows from what others did. */
+  readonly actor: EventOf<"ready">["actor"];
+}
+
+/** The repairs of a process. */
+export class Repair {
+  readonly #context: RepairContext;
+  /** The keys and caps under which somebody stands, those that were examined longest ago first. */
+  readonly #occupied = new Set<string>();
+
+  constructor(context: RepairContext) {
+    this.#context = context;
+  }
+
+  /** Is told of every record as it changes. */
+  observe({ id, body }: StoredRecord): void {
+    const isKey = id.startsWith("key/");
+    if (!isKey && !id.startsWith("cap/")) return;
+    const count = isKey
+      ? (body as unknown as KeyState).members.length
+      : (body as unknown as readonly CapPlace[]).length;
+    if (count === 0) this.#occupied.delete(id);
+    else this.#occupied.add(id);
+  }
+
+  /** Examines the keys and caps of a service, as many as one look may. */
+  async repair(service: string): Promise<void> {
+    const own = [...this.#occupied].filter((id) => id.split("/")[1] === service);
+    for (const id of own.slice(0, examinedMax)) {
+      this.#occupied.delete(id);
+      this.#occupied.add(id);
+      if (id.startsWith("key/")) await this.#examineKey(service, id.split("/")[2] ?? "");
+      else await this.#examineCap(service, id);
+    }
+  }
+
+  async #examineKey(service: string, hash: string): Promise<void> {
+    const state = await this.#context.keys.state(service, hash);
+    if (state === null) return;
+    const found = await this.#loadAll(state.members);
+    for (const [index, member] of state.members.entries()) {
+      const logged = found[index];
+      if (logged) await this.#examineMember(state, member, logged);
+    }
+  }
+
+  async #examineMember(state: KeyState, member: KeyMember, logged: LoggedJob): Promise<void> {
+    const { keys } = this.#context;
+    const { job } = logged;
+    const under = keyOf(state);
+    if (job === null || job.run < member.run) {
+      if (await this.#isGivenUp(state.service, member, logged))
+        await keys.change(under, (current) => withoutMember(current, member.id, member.run));
+      return;
+    }
+    if (job.state === "active") return;
+    if (isEnded(job.state)) {
+      const until = await this.#workerMayRunUntil(logged, job.token);
+      const slot = { id: job.id, token: job.token, until: until ?? 0 };
+      await keys.change(under, (current) => {
+        const left = withoutMember(current, job.id, job.run);
+        return until === null || left === current ? left : withHeld(left, slot);
+      });
+    } else if (!isCurrent(member, job)) await keys.join(job);
+    else if (member.stands === "slot" && !(await this.#hasTicket(job, logged)))
+      await keys.ticket(job.id, "swept");
+  }
+
+  async #examineCap(service: string, id: string): Promise<void> {
+    const { caps, now } = this.#context;
+    const places = (await caps.places(id, now())).filter(({ until }) => until === undefined);
+    const found = await this.#loadAll(places);
+    for (const [index, place] of places.entries()) {
+      const logged = found[index];
+      if (!logged) continue;
+      const { job } = logged;
+      if (job?.state === "active" && job.token === place.token) continue;
+      if (job === null || job.token < place.token) {
+        if (await this.#isGivenUp(service, place, logged))
+          await caps.free([id], place.id, place.token);
+        continue;
+      }
+      const until = await this.#workerMayRunUntil(logged, place.token);
+      if (until === null) await caps.free([id], place.id, place.token);
+      else await caps.hold([id], place.id, place.token, until);
+    }
+  }
+
+  /** Whether a place that is ahead of the log is to be given up; its job has then been moved on. */
+  async #isGivenUp(
+    service: string,
+    { id, since }: Pick<KeyMember, "id" | "since">,
+    logged: LoggedJob,
+  ): Promise<boolean> {
+    const { records, now } = this.#context;
+    if (since + aheadMaxMs > now()) return false;
+    if (logged.job !== null) return this.#moveOn(logged.job, logged.lastSeq);
+    const { record } = await records.get(heldRecordId(service, id));
+    const held = record?.body as unknown as HeldDeleted | undefined;
+    if ((held?.until ?? 0) > now()) return false;
+    return this.#refuseCreation(service, id, logged.lastSeq);
+  }
+
+  /** A job that has not started, or that has ended: whoever was about to change it has to look again. */
+  async #moveOn(job: Job, lastSeq: number): Promise<boolean> {
+    const { log, subjects, now, newEventId, actor } = this.#context;
+    const { id, service, type, version, run, tries, state, context } = job;
+    const event: EventOf<"ready"> = {
+      name: "ready",
+      id: newEventId(),
+      jobId: id,
+      ...{ service, type, version, run, tries, state, context, actor },
+      previousState: state,
+      at: now(),
+      cause: "swept",
+    };
+    const waits = (state === "pending" || state === "retry") && job.runAt <= now();
+    const subject = waits ? subjects.ticket(event, job) : subjects.event(event);
+    const expect = { filter: subjects.jobFilter(service, id), seq: lastSeq };
+    const { outcome } = await log.append({
+      jobId: id,
+      message: messageOf(subject, event, expect),
+    });
+    return outcome === "stored";
+  }
+
+  /** A job that never came: its create is made impossible, so that it cannot come later. */
+  async #refuseCreation(service: string, id: string, lastSeq: number): Promise<boolean> {
+    const { log, subjects, now, newEventId, actor } = this.#context;
+    const event: EventOf<"deleted"> = {
+      name: "deleted",
+      id: newEventId(),
+      jobId: id,
+      service,
+      type: "_",
+      version: 0,
+      run: 0,
+      tries: 0,
+      state: "cancelled",
+      previousState: null,
+      at: now(),
+      actor,
+      context: { requestId: "", traceId: "", traceparent: "" },
+      reason: "its creation was never completed",
+    };
+    const expect = { filter: subjects.jobFilter(service, id), seq: lastSeq };
+    const message = messageOf(subjects.event(event), event, expect);
+    return (await log.append({ jobId: id, message })).outcome === "stored";
+  }
+
+  /** Until when the worker of a job that somebody else has ended may still run; `null` if it has let go. */
+  async #workerMayRunUntil(logged: LoggedJob, token: number): Promise<number | null> {
+    const { leases, now } = this.#context;
+    const { job, starts, events } = logged;
+    const start = starts.get(token);
+    const isOver = job === null || job.token > token || events.at(-1)?.actor.startsWith("worker:");
+    if (isOver || start === undefined) return null;
+    const until = await leases.standsUntil(job.service, job.id, token, start);
+    return until > now() ? until : null;
+  }
+
+  /** Whether a job's newest ticket is still to be acknowledged. Where no consumer is, nothing was. */
+  async #hasTicket(job: Job, { ticketSeq }: LoggedJob): Promise<boolean> {
+    const { port, subjects, now } = this.#context;
+    if (job.runAt > now()) return true;
+    const floor = await port.acknowledgedUpTo(subjects.consumer(job, priorityLane(job.priority)));
+    return ticketSeq > (floor ?? 0);
+  }
+
+  #loadAll(places: readonly { readonly id: string }[]): Promise<readonly LoggedJob[]> {
+    return Promise.all(places.map(({ id }) => this.#context.log.load(id)));
+  }
+}
+
+/** A key as its jobs name it. */
+function keyOf(state: KeyState): Pick<Job, "service" | "type" | "key"> {
+  const { service, type, key, hash, maxActive, maxQueued, whenFull } = state;
+  const stalePolicy = "fail-stale" as const;
+  return { service, type, key: { key, hash, maxActive, maxQueued, whenFull, stalePolicy } };
+}
