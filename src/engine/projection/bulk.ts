@@ -5,7 +5,7 @@
 import type { Session } from "../postgres/driver.js";
 import { array, fitted, list, table } from "../postgres/text.js";
 import { insertJob } from "../sql/create.js";
-import { updateEnded } from "../sql/place.js";
+import { insertEnded } from "../sql/place.js";
 import { insertLease, insertReady } from "../sql/slim.js";
 import type { SqlRow, SqlValue, Statement } from "../sql/statement.js";
 import { deleteReady } from "./keys.js";
@@ -47,14 +47,6 @@ function insertMany(sql: string): string {
   return `INSERT INTO ${name} (${columns.join(", ")}) SELECT ${selected.join(", ")} FROM ${table("i", typed(filled))}`;
 }
 
-const ended =
-  "state version run tries token started_at ended_at updated_at detail aggregate n".split(" ");
-
-const endMany = `UPDATE jobs SET ${ended
-  .filter((column) => column !== "n")
-  .map((column) => `${column} = i.${column}`)
-  .join(", ")} FROM ${table("i", typed(ended))} WHERE jobs.n = i.n`;
-
 const place = ["lane", "rank", "run_at", "id"];
 
 const leaveMany = `DELETE FROM ready USING ${table("i", typed(place))}
@@ -65,7 +57,7 @@ const forms: readonly (readonly [sql: string, form: Form])[] = [
   [insertEvent, { table: "events", key: 0, many: insertMany(insertEvent) }],
   [insertCreated, { table: "events", key: 0, many: insertMany(insertCreated) }],
   [insertJob, { table: "jobs", key: 0, many: insertMany(insertJob) }],
-  [updateEnded, { table: "jobs", key: 10, many: endMany }],
+  [insertEnded, { table: "ended", key: 0, many: insertMany(insertEnded) }],
   [insertReady, { table: "ready", key: 1, many: insertMany(insertReady) }],
   [deleteReady, { table: "ready", key: 3, many: leaveMany }],
   [insertLease, { table: "leases", key: 0, many: insertMany(insertLease) }],
