@@ -128,7 +128,7 @@ function hasty(statement: Statement): Statement {
 }
 
 const noRows: readonly SqlRow[] = [];
-const names = /\b(?:events|jobs|ready|leases)\b/g;
+const names = /\b(?:events|jobs|ended|ready|leases)\b/g;
 
 /** Rows as a list for each of their values. */
 function columnsOf(rows: Rows): readonly SqlValue[] {
