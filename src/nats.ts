@@ -15,8 +15,10 @@ export {
   type Role,
 } from "./engine/nats/permissions.js";
 
-// The admin calls: who serves them and who makes them.
+// The admin runtime, and the admin calls: who serves them and who makes them.
 
+export type { ProjectionStatus } from "./engine/projection/projection.js";
+export { type AdminOptions, type AdminRuntime, startAdmin } from "./server/admin.js";
 export type {
   DeadFilterInput,
   FilterInput,

@@ -333,7 +333,7 @@ export class Changes {
     heldUntil: number | null,
     seq: number,
   ): Promise<void> {
-    const { caps, keys, port, held, hint } = this.#context;
+    const { caps, keys, port, held, hint, subjects } = this.#context;
     const before = logged.job;
     if (!before) return;
     const leftActive = before.state === "active" && after?.state !== "active";
@@ -343,7 +343,8 @@ export class Changes {
       else await caps.hold(places, before.id, before.token, heldUntil);
     }
     if (before.key && after?.state !== "active") await keys.move(before, after, event, heldUntil);
-    if (after === null) await port.remove("jobs", logged.seqs);
+    // The right to remove messages cannot be given for one service alone: whoever may see all prunes what is left.
+    if (after === null && subjects.scope === undefined) await port.remove("jobs", logged.seqs);
     if (leftActive && by === "worker") {
       const delivery = held.take(before.id, before.token);
       if (delivery) await port.acknowledge([delivery]);

@@ -24,7 +24,7 @@ import type {
 } from "../engine.js";
 import { StoreClosed, transactionsNotSupported } from "../errors.js";
 import { openProjection } from "../projection/open.js";
-import type { Projection } from "../projection/projection.js";
+import type { Projection, ProjectionStatus } from "../projection/projection.js";
 import type { Queries, QueryName } from "../query.js";
 import { type RecordWrite, recordId, type StoredRecord, type SwapOutcome } from "../record.js";
 import type { CallerTransaction } from "../transaction.js";
@@ -41,7 +41,7 @@ import { Leases } from "./leases.js";
 import { loadNats } from "./libraries.js";
 import { Log } from "./log.js";
 import { inboxPrefix } from "./permissions.js";
-import type { Port } from "./port.js";
+import type { Port, StoredMessage } from "./port.js";
 import { provision, type Topology } from "./provision.js";
 import { ReadModel } from "./read-model.js";
 import { Records } from "./records.js";
@@ -69,7 +69,7 @@ export interface NatsOptions {
 }
 
 /** Opens the engine on a server, making its streams if there are none. */
-export async function openNats(url: string, options: NatsOptions = {}): Promise<Engine> {
+export async function openNats(url: string, options: NatsOptions = {}): Promise<NatsEngine> {
   const address = addressOf(url);
   const nats = await loadNats(address.where);
   const { clock = systemClock } = options;
@@ -306,6 +306,16 @@ export class NatsEngine implements Engine {
     return this.#call(() => this.#readModel.query(name, ask));
   }
 
+  /** How the projection stands against the log. Opens it, so that it is brought up to date from now on. */
+  async viewStatus(): Promise<ProjectionStatus> {
+    return this.#call(() => this.#readModel.status());
+  }
+
+  /** Makes the projection anew from the log; resolves when it is there again. Questions wait for that long. */
+  async rebuildView(): Promise<void> {
+    return this.#call(() => this.#readModel.rebuild());
+  }
+
   async *tail(cursor: string | null, signal: AbortSignal): AsyncIterable<FeedItem> {
     this.#mustBeOpen();
     const both = AbortSignal.any([signal, this.#stop.signal]);
@@ -337,15 +347,22 @@ export class NatsEngine implements Engine {
   }
 
   async prune(before: number): Promise<number> {
+    // Who may see one service only may not remove messages; an engine without that limit does it for all.
+    if (this.#subjects.scope !== undefined) return 0;
     return this.#call(async () => {
       const deleted = await this.#port.read("jobs", this.#subjects.deletedFilter());
       const old = deleted.filter((message) => eventOf(message).at < before).slice(0, pruneMax);
-      await this.#port.remove(
-        "jobs",
-        old.map(({ seq }) => seq),
-      );
+      for (const message of old) await this.#forget(message);
       return old.length;
     });
+  }
+
+  /** Removes the mark of a deleted job, and whatever of the job a service could not remove itself. */
+  async #forget(deleted: StoredMessage): Promise<void> {
+    const { jobId } = eventOf(deleted);
+    const log = await this.#port.read("jobs", this.#subjects.logFilter(jobId));
+    const seqs = log.map(({ seq }) => seq).filter((seq) => seq <= deleted.seq);
+    await this.#port.remove("jobs", seqs);
   }
 
   close(): Promise<void> {

@@ -7,7 +7,7 @@ import type { Clock } from "../clock.js";
 import type { DueAsk, DueJob } from "../engine.js";
 import { StoreBusy } from "../errors.js";
 import type { RenewedLease } from "../projection/entry.js";
-import { leadMs, type Projection } from "../projection/projection.js";
+import { leadMs, type Projection, type ProjectionStatus } from "../projection/projection.js";
 import { type KeyRow, pageMax, type Queries, type QueryName, type QueueRow } from "../query.js";
 import { type QueueSettings, recordId, type StoredRecord } from "../record.js";
 import type { CapScope } from "./caps.js";
@@ -46,6 +46,9 @@ export class ReadModel {
   readonly #stop = new AbortController();
   #projection: Promise<Projection> | null = null;
   #projecting: Promise<unknown> = Promise.resolve();
+  /** Ends the reading of the log that is under way, after which it begins anew where the projection is. */
+  #lead: AbortController | null = null;
+  #applied = 0;
 
   constructor(options: ReadModelOptions) {
     this.#options = options;
@@ -129,16 +132,20 @@ export class ReadModel {
   }
 
   /** How the projection stands against the log. */
-  async status() {
+  async status(): Promise<ProjectionStatus> {
     const { port, subjects } = this.#options;
     const projection = await this.#opened();
     return projection.status((await port.last("jobs", subjects.feedFilter()))?.seq ?? 0);
   }
 
-  /** Makes the view anew from the log. Questions wait until it is there again. */
+  /** Makes the view anew from the log; resolves when it has come to where the log is now. */
   async rebuild(): Promise<void> {
-    await (await this.#opened()).clear();
-    await this.caughtUp();
+    const { port, subjects } = this.#options;
+    const projection = await this.#opened();
+    await projection.clear();
+    this.#lead?.abort();
+    const head = (await port.last("jobs", subjects.feedFilter()))?.seq ?? 0;
+    await projection.reached(head, this.#stop.signal);
   }
 
   async close(): Promise<void> {
@@ -175,13 +182,16 @@ export class ReadModel {
         continue;
       }
       const lead = new AbortController();
+      this.#lead = lead;
       const callOff = this.#keepLead(projection, lead);
       const signal = AbortSignal.any([this.#stop.signal, lead.signal]);
       try {
         let position = await projection.position();
+        this.#applied = position;
         for await (const messages of port.follow("jobs", subjects.feedFilter(), position, signal)) {
           const last = messages.at(-1)?.seq ?? position;
           position = await projection.apply(position, messages.map(loggedEvent));
+          this.#applied = position;
           // Somebody has cleared the projection: the log is read again from there.
           if (position < last) break;
         }
@@ -200,12 +210,19 @@ export class ReadModel {
     return projection.lead().catch(() => false);
   }
 
+  /** Whether this process still leads, and nobody has cleared the projection meanwhile. */
+  async #isInPlace(projection: Projection): Promise<boolean> {
+    if (!(await this.#leads(projection))) return false;
+    const applied = this.#applied;
+    return (await projection.position().catch(() => applied)) >= applied;
+  }
+
   #keepLead(projection: Projection, lead: AbortController): () => void {
     let callOff = () => {};
     const again = () => {
       callOff = this.#options.clock.after(lookMs, () => {
-        void this.#leads(projection).then((leads) => {
-          if (!leads) lead.abort();
+        void this.#isInPlace(projection).then((isInPlace) => {
+          if (!isInPlace) lead.abort();
           else if (!lead.signal.aborted) again();
         });
       });

@@ -6,6 +6,7 @@ import type { Msg, MsgHdrs, NatsConnection, Subscription } from "@nats-io/transp
 
 /** A request that waits for its answer. */
 interface Waiting {
+  readonly subject: string;
   readonly resolve: (answer: Msg) => void;
   readonly reject: (error: Error) => void;
   /** How many looks it may still wait for. */
@@ -47,7 +48,7 @@ export class Requests {
     const token = (this.#count++).toString(36);
     const reply = `${this.#inbox}.${token}`;
     return new Promise((resolve, reject) => {
-      this.#waiting.set(token, { resolve, reject, looksLeft: looksMax });
+      this.#waiting.set(token, { subject, resolve, reject, looksLeft: looksMax });
       try {
         this.#connection.publish(subject, body, headers ? { reply, headers } : { reply });
       } catch (error) {
@@ -66,8 +67,9 @@ export class Requests {
 
   /** What was asked over a connection that is lost is answered by nobody, and it is not worth waiting for. */
   async #watch(): Promise<void> {
-    for await (const { type } of this.#connection.status()) {
-      if (type !== "disconnect") continue;
+    for await (const status of this.#connection.status()) {
+      if (status.type === "error") this.#refuse(status.error);
+      if (status.type !== "disconnect") continue;
       this.#failAll("TimeoutError", "The connection was lost before an answer came.");
       for (const call of [...this.#losses]) call();
     }
@@ -94,6 +96,16 @@ export class Requests {
     if (message.headers?.code === noResponders && message.data.length === 0)
       waiting.reject(named("NoRespondersError", "Nobody is there to answer."));
     else waiting.resolve(message);
+  }
+
+  /** A server says apart from any answer that a user may not publish somewhere, and answers nothing. */
+  #refuse(error: Error): void {
+    const subject = "subject" in error ? error.subject : undefined;
+    for (const [token, waiting] of this.#waiting) {
+      if (waiting.subject !== subject) continue;
+      this.#waiting.delete(token);
+      waiting.reject(error);
+    }
   }
 
   #look(): void {

@@ -1,0 +1,134 @@
+/**
+ * The admin runtime of a NATS deployment: it keeps the projection up to date, answers the admin calls, and removes what
+ * deleted jobs have left behind. Services do without it: while none runs, jobs go on, and views catch up later.
+ */
+import { type Clock, systemClock } from "../engine/clock.js";
+import type { Engine } from "../engine/engine.js";
+import { type Logger, silentLogger } from "../engine/logger.js";
+import { addressOf } from "../engine/nats/address.js";
+import { openConnection } from "../engine/nats/connection.js";
+import { type NatsEngine, openNats } from "../engine/nats/engine.js";
+import { loadNats } from "../engine/nats/libraries.js";
+import type { ProjectionStatus } from "../engine/projection/projection.js";
+import { JobsServer } from "./jobs-server.js";
+import type { HealthCheck } from "./wire.js";
+
+/** How often it looks at the projection and for what is to be removed, and how long the mark of a deleted job stays. */
+const roundMs = 10_000;
+const tombstoneMs = 7 * 24 * 60 * 60 * 1_000;
+
+/** How many events the projection may be behind and count as well. */
+const lagMax = 10_000;
+
+/** What an admin runtime is started with. */
+export interface AdminOptions {
+  readonly clock?: Clock;
+  readonly logger?: Logger;
+  /** The name of this process among those that serve. */
+  readonly instance?: string;
+}
+
+/** An admin runtime that was started. */
+export interface AdminRuntime {
+  /** The engine that it reads and writes with. */
+  readonly engine: Engine;
+  /** Where the projection stands, how far behind the log, and whether this process brings it up to date. */
+  projection(): Promise<ProjectionStatus>;
+  /** Makes the projection anew from the log, also while jobs run. Resolves when it is there again. */
+  rebuild(): Promise<void>;
+  /** Takes no more calls, answers those that it has, and lets go of the server. Idempotent. */
+  stop(): Promise<void>;
+}
+
+/**
+ * Starts an admin runtime. Several of them share the calls, and one database of theirs one projection.
+ *
+ * @example
+ * const admin = await startAdmin("nats://admin:secret@localhost:4222?projection=file:/var/lib/millrace/jobs.sqlite");
+ */
+export async function startAdmin(url: string, options: AdminOptions = {}): Promise<AdminRuntime> {
+  const { clock = systemClock, logger = silentLogger, instance } = options;
+  const address = addressOf(url);
+  const engine = await openNats(url, { clock });
+  try {
+    const nats = await loadNats(address.where);
+    const connection = await openConnection(nats, address, { name: "millrace admin" });
+    const server = new JobsServer({
+      connection,
+      engine,
+      clock,
+      logger,
+      prefix: address.prefix,
+      checks: async () => [await projectionCheck(engine)],
+      ...(instance !== undefined && { instance }),
+    });
+    const rounds = new Rounds(engine, clock, logger);
+    await engine.viewStatus();
+    await server.start();
+    rounds.start();
+    let stopped: Promise<void> | null = null;
+    return {
+      engine,
+      projection: () => engine.viewStatus(),
+      rebuild: () => engine.rebuildView(),
+      stop: () => {
+        stopped ??= (async () => {
+          await rounds.stop();
+          await server.stop();
+          await connection.close();
+          await engine.close();
+        })();
+        return stopped;
+      },
+    };
+  } catch (error) {
+    await engine.close();
+    throw error;
+  }
+}
+
+async function projectionCheck(engine: NatsEngine): Promise<HealthCheck> {
+  const { lag } = await engine.viewStatus();
+  const status = lag <= lagMax ? "ok" : "failed";
+  return { name: "projection", status, detail: `${lag} events behind the log` };
+}
+
+/** Removes what is old, round after round. */
+class Rounds {
+  readonly #engine: NatsEngine;
+  readonly #clock: Clock;
+  readonly #logger: Logger;
+  #callOff = () => {};
+  #isStopped = false;
+  #round: Promise<void> = Promise.resolve();
+
+  constructor(engine: NatsEngine, clock: Clock, logger: Logger) {
+    this.#engine = engine;
+    this.#clock = clock;
+    this.#logger = logger;
+  }
+
+  start(): void {
+    if (this.#isStopped) return;
+    this.#callOff = this.#clock.after(roundMs, () => {
+      this.#round = this.#carryOut().finally(() => this.start());
+    });
+  }
+
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    this.#callOff();
+    await this.#round;
+  }
+
+  async #carryOut(): Promise<void> {
+    try {
+      await this.#engine.prune(this.#engine.now() - tombstoneMs);
+    } catch (error) {
+      this.#logger.warn(
+        { error },
+        "What deleted jobs left behind could not be removed; it is tried again.",
+      );
+    }
+  }
+}
