@@ -108,6 +108,7 @@ const outputs: { readonly [name: string]: readonly string[] } = {
   ],
   "several-processes.ts": ["resize: 40 completed"],
   "testing.ts": ["the shop works"],
+  "outbox.ts": ["o-1: sold out", "the receipt of o-2", "orders: o-2", "jobs: 1"],
   "transactions.ts": [
     "o-2: sold out",
     "try 1: sending the receipt of o-1",

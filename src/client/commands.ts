@@ -8,15 +8,21 @@ import type { JobEvent } from "../core/event.js";
 import { evolve } from "../core/evolve.js";
 import type { Job } from "../core/job.js";
 import { batchMax } from "../engine/engine.js";
+import { StoreBusy } from "../engine/errors.js";
 import type { Runtime } from "./runtime.js";
 
 /** How often a command is decided before it gives way to whoever keeps changing the job. */
 const commandTriesMax = 20;
 
-/** Others changed the job each time between deciding and appending. */
+/** How often it meets a lock. A store waits out the short ones by itself, and who holds a long one keeps it. */
+const lockedTriesMax = 5;
+
+/** Others changed the job each time between deciding and appending, or held it locked. */
 interface Contended {
   readonly reason: "contended";
   readonly message: string;
+  /** The job, where it was locked the last time. */
+  readonly locked?: Job;
 }
 
 /** What became of a command. */
@@ -50,15 +56,29 @@ export async function commandMany(
   options?: CommandOptions,
 ): Promise<readonly CommandOutcome[]> {
   const outcomes = new Map<string, CommandOutcome>();
+  const locked = new Map<string, Lock>();
   const unique = [...new Set(ids)];
   for (let start = 0; start < unique.length; start += batchMax) {
     let open: readonly string[] = unique.slice(start, start + batchMax);
     const triesMax = options?.triesMax ?? commandTriesMax;
     for (let tries = 0; tries < triesMax && open.length > 0; tries++) {
-      open = await commandOnce(runtime, open, make, outcomes);
+      open = await commandOnce(runtime, open, make, { outcomes, locked });
     }
   }
-  return ids.map((id) => outcomes.get(id) ?? contended(id));
+  return ids.map((id) => outcomes.get(id) ?? contended(id, locked.get(id)?.job));
+}
+
+/** What has become of commands so far. */
+interface Progress {
+  readonly outcomes: Map<string, CommandOutcome>;
+  /** The jobs that were locked the last time. */
+  readonly locked: Map<string, Lock>;
+}
+
+/** A job that is locked, and how often it was found to be. */
+interface Lock {
+  readonly job: Job;
+  readonly times: number;
 }
 
 /** Decides and appends once, notes the outcomes, and gives the ids of the jobs that have moved on meanwhile. */
@@ -66,7 +86,7 @@ async function commandOnce(
   runtime: Runtime,
   ids: readonly string[],
   make: (job: Job) => Command,
-  outcomes: Map<string, CommandOutcome>,
+  { outcomes, locked }: Progress,
 ): Promise<readonly string[]> {
   const { engine } = runtime;
   const loaded = await engine.load(ids);
@@ -91,8 +111,16 @@ async function commandOnce(
   );
   const moved: string[] = [];
   for (const [index, { job, event }] of decided.entries()) {
-    if (appended[index]?.outcome !== "appended") moved.push(job.id);
-    else outcomes.set(job.id, { ok: true, job: evolve(job, event).job ?? job, event });
+    const answer = appended[index];
+    if (answer?.outcome === "appended") {
+      outcomes.set(job.id, { ok: true, job: evolve(job, event).job ?? job, event });
+      continue;
+    }
+    const isLocked = answer?.outcome === "faulted" && answer.error instanceof StoreBusy;
+    const times = isLocked ? (locked.get(job.id)?.times ?? 0) + 1 : 0;
+    if (isLocked) locked.set(job.id, { job, times });
+    else locked.delete(job.id);
+    if (times < lockedTriesMax) moved.push(job.id);
   }
   return moved;
 }
@@ -103,7 +131,11 @@ const notFound: CommandOutcome = {
   job: null,
 };
 
-function contended(id: string): CommandOutcome {
-  const message = `Job ${id} kept changing while the command was decided; give it again.`;
-  return { ok: false, rejection: { reason: "contended", message }, job: null };
+function contended(id: string, locked: Job | undefined): CommandOutcome {
+  const message =
+    locked === undefined
+      ? `Job ${id} kept changing while the command was decided; give it again.`
+      : `Job ${id} is locked by the transaction of its handler; give the command again later.`;
+  const rejection = { reason: "contended", message, ...(locked && { locked }) } as const;
+  return { ok: false, rejection, job: null };
 }

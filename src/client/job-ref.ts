@@ -10,6 +10,7 @@ import { delayMaxMs } from "../core/retry.js";
 import { type Why, why } from "../core/why.js";
 import { StoreBusy, type StoreError } from "../engine/errors.js";
 import { type AsyncResult, attempt, refusal } from "./async-result.js";
+import { leaveCancelRequest } from "./cancel-requests.js";
 import type { Client } from "./client.js";
 import { command } from "./commands.js";
 import { CommandRefused, type InvalidOption, type JobNotFound, jobNotFound } from "./errors.js";
@@ -100,13 +101,19 @@ export class JobRef<Payload = Json, Value = Json | undefined> {
     if (problem !== null) return refusal(problem);
     return attempt(async () => {
       const wish = {
-        command: "cancel",
+        command: "cancel" as const,
         force: options.force ?? false,
         ...reasonOf(reason),
-      } as const;
+      };
       const outcome = await this.#give(wish);
       if (outcome.ok) return Result.ok(cancelOutcome(outcome.job, "cancelled"));
-      if (outcome.job === null) return Result.err(this.#unreached(outcome.rejection));
+      if (outcome.job === null) {
+        const { rejection } = outcome;
+        const locked = rejection.reason === "contended" ? rejection.locked : undefined;
+        const left = locked && !wish.force && (await this.#leaveCancel(locked, wish.reason));
+        if (left) return Result.ok({ outcome: "requested", state: locked.state });
+        return Result.err(this.#unreached(rejection));
+      }
       return Result.ok(cancelOutcome(outcome.job, "ended"));
     });
   }
@@ -177,6 +184,10 @@ export class JobRef<Payload = Json, Value = Json | undefined> {
   async #load(options?: { readonly history: boolean }) {
     const [loaded] = await this.#client.runtime.engine.load([this.id], options);
     return loaded ? Result.ok(loaded) : Result.err(jobNotFound(this.id));
+  }
+
+  #leaveCancel(locked: Job, reason: string | undefined): Promise<boolean> {
+    return leaveCancelRequest(this.#client.runtime, locked, reason);
   }
 
   #give(wish: Wish) {

@@ -1,6 +1,6 @@
 /**
  * Records: small versioned documents for everything that is not a job
- * (pauses, leadership, idempotency windows, presence, accepted contracts). Their ids are made here and nowhere else.
+ * (pauses, leadership, idempotency windows, presence, accepted contracts, cancels that wait). Their ids are made here and nowhere else.
  */
 import type { Json } from "../core/json.js";
 
@@ -42,6 +42,8 @@ export const recordId = {
   workers: (service?: string) => (service === undefined ? "worker/" : `worker/${service}/`),
   idempotency: (service: string, type: string, typeVersion: number, key: string) =>
     `idempotency/${service}/${type}@${typeVersion}/${key}`,
+  cancel: (service: string, jobId: string) => `cancel/${service}/${jobId}`,
+  cancels: (service: string) => `cancel/${service}/`,
   contract: (service: string) => `contract/${service}`,
   cursor: (name: string) => `cursor/${name}`,
 } as const;

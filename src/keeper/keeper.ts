@@ -6,6 +6,7 @@
 import type { Runtime } from "../client/runtime.js";
 import type { ServiceContract } from "../contract/definition.js";
 import { recordId } from "../engine/record.js";
+import { honourCancels } from "./canceller.js";
 import type { DutyDone, DutyRound } from "./duty.js";
 import { expireOverdue } from "./janitor.js";
 import { Leadership } from "./leadership.js";
@@ -195,6 +196,7 @@ class ServiceKeeper implements Keeper {
       resolve(round),
       discardUnkept(round, this.#rules),
       this.#tickets.tend(),
+      honourCancels(round),
     ]);
     if (!prunes) return { changed: 0, isFull: false };
     return await prune(round, this.#rules, this.#timings.tombstoneMs);

@@ -33,6 +33,8 @@ export async function runAttempt(hold: Hold, parts: RunningJobParts): Promise<At
   }
   if (hold.completion !== undefined) outcome = await completed(hold, outcome, runtime);
   if (hold.letGo !== undefined) await hold.letGo();
+  // A cancel that met the lock of an atomic handler counts before the job is tried again.
+  if (hold.locksLease && outcome.kind === "threw") await parts.leases.renew(hold);
   if (hold.notesUnderWay > 0) await parts.notes.quiet(hold);
   return outcome;
 }

@@ -106,7 +106,9 @@ function commandOf(
     case "expired":
       return { command: "expire", ...held };
     case "cancelled":
-      return { command: "confirmCancel", ...held };
+      return hold.cancelReason === undefined
+        ? { command: "confirmCancel", ...held }
+        : { command: "confirmCancel", reason: hold.cancelReason, ...held };
     case "given_back": {
       const cause = hold.aborted?.reason === "shutdown" ? "shutdown" : "deferral";
       // Its old run time keeps the job's place in the line.

@@ -21,6 +21,10 @@ export class Hold {
   isUnderWay = false;
   /** Rolls back the transaction that the handler has open, if it has one. */
   letGo: (() => Promise<void>) | undefined;
+  /** Whether a transaction of the handler's locks the lease, or has, so that a cancel may lie beside the job. */
+  locksLease = false;
+  /** Why the job is to be cancelled, where the request could not be appended to it. */
+  cancelReason: string | undefined;
   /** The store says that the job is no longer this worker's, or the worker cannot be sure that it is. */
   isLost = false;
   /** The handler ignored its signal for longer than the grace time, and its place was given away. */

@@ -2,6 +2,7 @@
  * Renews the leases of all holds together, on one timer, and tells handlers what the store says:
  * that their job was cancelled, has ended, or is no longer theirs.
  */
+import { cancelRequestsFor } from "../client/cancel-requests.js";
 import type { Runtime } from "../client/runtime.js";
 import { batchMax, type RenewOutcome } from "../engine/engine.js";
 import { abortReasonOf } from "./abort.js";
@@ -101,11 +102,27 @@ export class Leases {
         const outcome = outcomes[index];
         if (outcome) this.#apply(hold, outcome, askedAt);
       }
+      await this.#lookForCancels(holds.filter(({ locksLease }) => locksLease));
       return true;
     } catch (error) {
       for (const hold of holds) hold.renewalFailed = true;
       logger.warn({ error, leases: holds.length }, "Leases could not be renewed; trying again.");
       return false;
+    }
+  }
+
+  /** A cancel that cannot be appended to a locked job lies beside it. */
+  async #lookForCancels(locked: readonly Hold[]): Promise<void> {
+    if (locked.length === 0) return;
+    const requests = await cancelRequestsFor(
+      this.#runtime,
+      locked.map(({ key }) => key),
+    );
+    for (const [index, hold] of locked.entries()) {
+      const request = requests[index];
+      if (!request || request.run !== hold.job.run) continue;
+      hold.cancelReason = request.reason;
+      this.#holds.abort(hold, "cancelled");
     }
   }
 

@@ -96,6 +96,7 @@ export class Phases {
   /** Begins a transaction. One that is still open when the handler has returned or was abandoned is rolled back. */
   #open(locksLease: boolean): Promise<OpenTransaction> {
     this.#hold.letGo = () => this.#end();
+    if (locksLease) this.#hold.locksLease = true;
     this.#opening = this.#begin(locksLease);
     return this.#opening;
   }

@@ -1,10 +1,18 @@
 // Jobs in transactions of PostgreSQL, through every client: they commit and roll back with the caller's data,
 // keys hold, others hear of them only afterwards, and a handler's writes commit with its outcome.
-import { connect, defineJob, defineService, TransactionRefused } from "millrace";
+import {
+  type ActiveJob,
+  type ConnectOptions,
+  connect,
+  defineJob,
+  defineService,
+  TransactionRefused,
+} from "millrace";
 import { Client } from "pg";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
 import { callerTransaction } from "#millrace/client/transactions/recognise.js";
+import { recordId } from "#millrace/engine/record.js";
 import { FakeClock } from "#millrace/testing/fake-clock.js";
 import { execute, freshDatabase, freshSchema } from "../support/postgres.js";
 import { gate } from "../worker/workshop.js";
@@ -26,7 +34,7 @@ const contract = defineService("shop", {
 const payload = { orderId: "o-1" };
 
 /** A service, a table of the shop's own beside its jobs, and a library that writes to it. */
-async function openShop(library: Library, options: { readonly clock?: FakeClock } = {}) {
+async function openShop(library: Library, options: Pick<ConnectOptions, "clock" | "keeper"> = {}) {
   const { url, schema } = await freshSchema();
   const own = new URL(url);
   own.searchParams.set("schema", schema);
@@ -224,6 +232,59 @@ describe("a transaction of node-postgres", () => {
     await service.start();
     expect(await service.jobs.charge.run(payload).orThrow()).toEqual({ paid: true });
     expect(await charges()).toEqual([["prepared", 0]]);
+  });
+
+  describe("is open when its job is cancelled", () => {
+    /** Runs a job whose atomic handler does `then` once it was cancelled, and gives how that went. */
+    async function cancelled(
+      then: (job: Pick<ActiveJob<unknown>, "heartbeat" | "signal">) => Promise<void>,
+    ) {
+      if (library === undefined) throw new Error("There is a library.");
+      const { service, charge, charges } = await openShop(library, { keeper: { tickMs: 50 } });
+      const [prepared, asked] = [gate(), gate()];
+      service.jobs.charge.handle(async (job) => {
+        await job.prepare({ mode: "atomic" }, ({ tx }) => charge(tx, "prepared"));
+        prepared.open();
+        await asked.opened;
+        await then(job);
+        return job.complete(() => ({ paid: true }));
+      });
+      await service.start();
+      const ref = await service.jobs.charge.create(payload).orThrow();
+      await prepared.opened;
+      const outcome = await ref.cancel("not wanted").orThrow();
+      const again = await ref.cancel("not wanted at all").orThrow();
+      const forced = await ref.cancel("now", { force: true });
+      expect(outcome).toEqual({ outcome: "requested", state: "active" });
+      expect(again).toEqual(outcome);
+      expect(forced).toMatchObject({ error: { _tag: "StoreBusy" } });
+      asked.open();
+      await ref.wait();
+      const prefix = recordId.cancels("shop");
+      while ((await service.engine.query("records", { prefix, limit: 1 })).length > 0);
+      return { job: await ref.get().orThrow(), charges: await charges() };
+    }
+
+    it("and its handler hears of it with the next renewal", async () => {
+      const { job, charges } = await cancelled(async ({ heartbeat, signal }) => {
+        await heartbeat();
+        signal.throwIfAborted();
+      });
+      expect(job).toMatchObject({ state: "cancelled", reason: "not wanted", tries: 1 });
+      expect(charges).toEqual([]);
+    });
+
+    it("and the job is cancelled when the handler fails before it hears of it", async () => {
+      const { job, charges } = await cancelled(() => Promise.reject(new Error("no stock")));
+      expect(job).toMatchObject({ state: "cancelled", reason: "not wanted" });
+      expect(charges).toEqual([]);
+    });
+
+    it("and the job stays completed when the handler was faster", async () => {
+      const { job, charges } = await cancelled(async () => {});
+      expect(job).toMatchObject({ state: "completed", result: { paid: true } });
+      expect(charges).toEqual([["prepared", 0]]);
+    });
   });
 
   it("is rolled back when the job was ended meanwhile", async () => {

@@ -7,8 +7,9 @@ import { TransactionConflict, TransactionRefused } from "../errors.js";
 import type { CallerTransaction, SyncTransaction } from "../transaction.js";
 import { faultOf, storeError } from "./faults.js";
 
-/** How often to look whether a transaction that outlives its turn has ended. */
-const lookMs = 20;
+/** How soon to look whether a transaction that outlives its turn has ended, and how rarely at most. */
+const lookMinMs = 1;
+const lookMaxMs = 20;
 
 /** What is known of the file. */
 export interface CallersOptions {
@@ -79,11 +80,12 @@ export class Callers {
     }
   }
 
-  #look(tx: SyncTransaction): void {
+  #look(tx: SyncTransaction, nextMs = lookMinMs): void {
     const ending = this.#ending.get(tx.client);
     if (ending === undefined) return;
     if (tx.isOpen()) {
-      ending.callOff = this.#options.clock.after(lookMs, () => this.#look(tx));
+      const laterMs = Math.min(nextMs * 2, lookMaxMs);
+      ending.callOff = this.#options.clock.after(nextMs, () => this.#look(tx, laterMs));
       return;
     }
     this.#ending.delete(tx.client);
