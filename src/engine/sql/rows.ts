@@ -45,7 +45,8 @@ export function eventValues(event: JobEvent): EventValues {
   ];
 }
 
-function bodyText(event: JobEvent): string {
+/** What an event says beyond its envelope. */
+export function bodyText(event: JobEvent): string {
   // The events of every job are written out, because a list of names costs more than the text.
   if (event.name === "created") return createdBody(event);
   if (event.name === "started") return JSON.stringify({ token: event.token, worker: event.worker });
