@@ -9,7 +9,14 @@ import type { Actor, JobContext } from "../../core/job.js";
 import type { ClaimAnswer, ClaimAsk, ClaimedJob } from "../engine.js";
 import { type CapsLeft, capScopes, countCaps, type OpenLane, takePlace } from "../sql/caps.js";
 import { endStatement } from "../sql/place.js";
-import { type EventValues, eventFrom, eventValues, headOf, type JobHead } from "../sql/rows.js";
+import {
+  bodyText,
+  type EventValues,
+  eventFrom,
+  eventValues,
+  headOf,
+  type JobHead,
+} from "../sql/rows.js";
 import { freeSlot, keyScope } from "../sql/slim.js";
 import type { SqlValue, Step } from "../sql/statement.js";
 import { promoteDue, sweepSlots } from "./due.js";
@@ -136,8 +143,7 @@ function* claimAll(
 ): Step<readonly ClaimedJob[]> {
   const starts: Start[] = [];
   const actor: Actor = `worker:${worker}`;
-  for (const candidate of found) {
-    const { open, row } = candidate;
+  for (const { open, row } of found) {
     const head = headOf([row[2], open.lane.service, open.lane.type, row[15]]);
     const job = jobOf(row, head);
     const origin = { eventId: tx.eventId(), actor };
@@ -145,7 +151,7 @@ function* claimAll(
     if (claimVerdict({ deadline }, tx.now) === "expire") {
       yield* expireJob(tx, row, expiredEvent({ ...job, deadline: deadline ?? 0 }, origin, tx.now));
     } else if (takePlace(open, left)) {
-      starts.push({ ...candidate, head, started: startedEvent(job, origin, worker, tx.now) });
+      starts.push({ open, row, head, started: startedEvent(job, origin, worker, tx.now) });
     }
   }
   if (starts.length === 0) return [];
@@ -212,8 +218,7 @@ const insertStarted = `INSERT INTO events (job, name, version, run, tries, state
   })}) AS i`;
 
 function eventsStatement(tx: PostgresTransaction, starts: readonly Start[], actor: Actor) {
-  const values = starts.map(({ started }) => eventValues(started));
-  const column = (member: number) => list(values.map((event) => event[member] as SqlValue));
+  const column = (of: (start: Start) => SqlValue) => list(starts.map(of));
   return {
     sql: insertStarted,
     planned: true as const,
@@ -221,13 +226,13 @@ function eventsStatement(tx: PostgresTransaction, starts: readonly Start[], acto
     values: [
       tx.now,
       actor,
-      list(starts.map(({ row }) => row[1])),
-      column(1),
-      column(2),
-      column(3),
-      column(5),
-      column(7),
-      column(9),
+      column(({ row }) => row[1]),
+      column(({ started }) => started.version),
+      column(({ started }) => started.run),
+      column(({ started }) => started.tries),
+      column(({ started }) => started.previousState),
+      column(({ started }) => started.id),
+      column(({ started }) => bodyText(started)),
     ],
   };
 }

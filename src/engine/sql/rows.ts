@@ -45,8 +45,12 @@ export function eventValues(event: JobEvent): EventValues {
   ];
 }
 
-function bodyText(event: JobEvent): string {
+/** What an event says beyond its envelope. */
+export function bodyText(event: JobEvent): string {
+  // The events of every job are written out, because a list of names costs more than the text.
   if (event.name === "created") return createdBody(event);
+  if (event.name === "started") return JSON.stringify({ token: event.token, worker: event.worker });
+  if (event.name === "completed") return completedBody(event);
   const data: Record<string, unknown> = {};
   for (const name of dataNames[event.name])
     data[name] = (event as unknown as Record<string, unknown>)[name];
@@ -55,7 +59,7 @@ function bodyText(event: JobEvent): string {
 
 /** The members that each event adds to the envelope. A `deleted` event takes the head along, since the job's row goes. */
 const dataNames: {
-  readonly [Name in Exclude<EventName, "created">]: readonly (
+  readonly [Name in Exclude<EventName, "created" | "started" | "completed">]: readonly (
     | keyof EventData[Name]
     | keyof JobHead
   )[];
@@ -64,14 +68,12 @@ const dataNames: {
   unblocked: [],
   unreachable: ["blockerId"],
   acknowledged: ["agent"],
-  started: ["token", "worker"],
   progress: ["token", "progress"],
   logged: ["token", "entries"],
   emitted: ["token", "topic", "data"],
   heartbeat: ["token"],
   retry: ["token", "error", "runAt"],
   released: ["token", "cause", "runAt", "reason"],
-  completed: ["token", "result", "continuation", "completedBy", "aggregate"],
   failed: ["token", "error", "aggregate"],
   cancelRequested: ["reason"],
   cancelled: ["token", "reason"],
@@ -85,6 +87,16 @@ const dataNames: {
   dismissed: ["reason"],
   deleted: ["jobId", "service", "type", "context", "reason"],
 };
+
+function completedBody(event: EventOf<"completed">): string {
+  return JSON.stringify({
+    token: event.token,
+    result: event.result,
+    continuation: event.continuation,
+    completedBy: event.completedBy,
+    aggregate: event.aggregate,
+  });
+}
 
 /** The members of a `created` event that have no column, named one by one because this is the hottest path. */
 export function createdBody(event: EventOf<"created">): string {

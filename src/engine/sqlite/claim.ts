@@ -11,11 +11,12 @@ import { laneNumber } from "../sql/log.js";
 import { endStatement } from "../sql/place.js";
 import { readEvents } from "../sql/read.js";
 import { readRecord } from "../sql/records.js";
-import { eventValues, type HeadValues } from "../sql/rows.js";
+import { type EventValues, eventValues, type HeadValues } from "../sql/rows.js";
 import { freeKeySlot, insertLease, promoteDue, sweepSlots } from "../sql/slim.js";
-import { arrays, type SqlRow, type SqlValue, type Step } from "../sql/statement.js";
+import { arrays, type SqlRow, type SqlValue, type Statement, type Step } from "../sql/statement.js";
 import type { Transaction } from "../sql/transaction.js";
 import { insertEvent } from "./dialect.js";
+import { insertMany } from "./insert.js";
 
 /**
  * A claimed job as one flat list, which is cheap to carry from thread to thread: the values of its head,
@@ -52,13 +53,14 @@ export function* claimJobs(tx: Transaction, ask: ClaimAsk): Step<ClaimRows> {
   const jobs: ClaimedValues[] = [];
   for (let round = 0; round < roundsMax && jobs.length < ask.limit; round++) {
     const found = yield* candidates(tx, lanes, ask.limit - jobs.length, left);
-    let passed = 0;
+    const starts: Start[] = [];
     for (const candidate of found) {
-      const claimed = yield* claimOne(tx, candidate, ask.worker, left);
-      if (claimed === "expired" || claimed === "full") passed += 1;
-      else jobs.push(claimed);
+      const start = yield* startOrExpire(tx, candidate, ask.worker, left);
+      if (start) starts.push(start);
     }
-    if (passed === 0) break;
+    yield* leaveLine(tx, starts, starts.length === found.length);
+    for (const claimed of yield* storeStarts(tx, starts, ask.worker)) jobs.push(claimed);
+    if (starts.length === found.length) break;
     // There may be more behind those that were passed over, which whoever claims next will find.
     if (round === roundsMax - 1) tx.woke.ready = true;
   }
@@ -127,73 +129,93 @@ function compareRows(a: ReadyRow, b: ReadyRow): number {
   return a[3] - b[3] || a[4] - b[4] || (a[1] < b[1] ? -1 : 1);
 }
 
-const deleteReady = "DELETE FROM ready WHERE lane = ? AND rank = ? AND run_at = ? AND id = ?";
-
 /** Events are stored without the context, which stands beside the first one. */
 const notStored: JobContext = { requestId: "", traceId: "", traceparent: "" };
 
-/** Starts one job, or ends it if its deadline has come. Leaves it where a cap has no place left. */
-function* claimOne(
+/** A job that is to be started, with the event that starts it. */
+interface Start extends Candidate {
+  readonly started: EventOf<"started">;
+}
+
+/** Decides how to start a job, or ends it if its deadline has come. Leaves it where a cap has no place left. */
+function* startOrExpire(
   tx: Transaction,
   { open, row }: Candidate,
   worker: string,
   left: CapsLeft,
-): Step<ClaimedValues | "expired" | "full"> {
-  const [n, id, number, rank, runAt, state, version, run, tries, token, deadline, key, keyMax] =
-    row;
-  const { service, type, leaseMs } = open.lane;
-  const head: HeadValues = [id, service, type, row[13]];
-  const job = {
-    id,
-    service,
-    type,
-    state,
-    version,
-    run,
-    tries,
-    token,
-    context: notStored,
-  };
+): Step<Start | null> {
+  const [n, id, lane, , , state, version, run, tries, token, deadline, key] = row;
+  const { service, type } = open.lane;
+  const job = { id, service, type, state, version, run, tries, token, context: notStored };
   const origin = { eventId: tx.eventId(), actor: `worker:${worker}` as Actor };
-  const remove = { sql: deleteReady, values: [number, rank, runAt, id] };
   if (claimVerdict({ deadline }, tx.now) === "expire") {
-    yield remove;
-    yield* expireJob(
-      tx,
-      { n, lane: number, key, token, startedAt: row[20] },
-      expiredEvent({ ...job, deadline: deadline ?? 0 }, origin, tx.now),
-    );
-    return "expired";
+    yield remove(row);
+    const event = expiredEvent({ ...job, deadline: deadline ?? 0 }, origin, tx.now);
+    yield* expireJob(tx, { n, lane, key, token, startedAt: row[20] }, event);
+    return null;
   }
-  if (!takePlace(open, left)) return "full";
-  yield remove;
-  const started = startedEvent(job, origin, worker, tx.now);
-  const until = tx.now + leaseMs;
-  const lease = [
-    id,
-    n,
-    number,
-    rank,
-    runAt,
-    started.version,
-    run,
-    started.tries,
-    started.token,
-    deadline,
-    key,
-    keyMax,
-  ];
-  yield {
-    sql: insertLease,
-    values: [...lease, worker, tx.now, tx.now, tx.now, until, open.caps.length > 0 ? 1 : 0],
-  };
-  const values = eventValues(started);
-  tx.seq += 1;
-  yield { sql: insertEvent, values: [tx.seq, n, ...values] };
-  if (version > 1 || row[19] === 1) return [...head, until, ...(yield* readEvents(n)).flat()];
-  // A job that was never tried has but its creation in the log, which came with the row.
-  const created = ["created", 1, 1, 0, row[14], null, row[15], row[16], row[17], row[18]] as const;
-  return [...head, until, ...created, ...values];
+  if (!takePlace(open, left)) return null;
+  return { open, row, started: startedEvent(job, origin, worker, tx.now) };
+}
+
+function remove([, id, lane, rank, runAt]: ReadyRow): Statement {
+  const sql = "DELETE FROM ready WHERE lane = ? AND rank = ? AND run_at = ? AND id = ?";
+  return { sql, values: [lane, rank, runAt, id] };
+}
+
+const deleteUpTo =
+  "DELETE FROM ready WHERE lane = ? AND run_at <= ? AND (rank, run_at, id) <= (?, ?, ?)";
+
+/** Takes jobs that start out of line. Where none was passed over, they are all of their lanes up to the last of each. */
+function* leaveLine(tx: Transaction, starts: readonly Start[], isAll: boolean): Step<void> {
+  if (!isAll) {
+    for (const { row } of starts) yield remove(row);
+    return;
+  }
+  const last = new Map(starts.map(({ row }) => [row[2], row]));
+  for (const [lane, [, id, , rank, runAt]] of last)
+    yield { sql: deleteUpTo, values: [lane, tx.now, rank, runAt, id] };
+}
+
+const insertLeases = insertMany(insertLease);
+const insertEvents = insertMany(insertEvent);
+
+/** Gives jobs their leases, stores that they have started, and gives them with their logs. */
+function* storeStarts(
+  tx: Transaction,
+  starts: readonly Start[],
+  worker: string,
+): Step<readonly ClaimedValues[]> {
+  const leases: SqlValue[] = [];
+  const events: SqlValue[] = [];
+  const claimed: ClaimedValues[] = [];
+  for (const { open, row, started } of starts) {
+    const [n, id, lane, rank, runAt, , version, run, , , deadline, key, keyMax] = row;
+    const { service, type, leaseMs } = open.lane;
+    const until = tx.now + leaseMs;
+    const capped = open.caps.length > 0 ? 1 : 0;
+    leases.push(id, n, lane, rank, runAt, started.version, run, started.tries, started.token);
+    leases.push(deadline, key, keyMax, worker, tx.now, tx.now, tx.now, until, capped);
+    const values = eventValues(started);
+    tx.seq += 1;
+    events.push(tx.seq, n, ...values);
+    const head: HeadValues = [id, service, type, row[13]];
+    // A job that was never tried has but its creation in the log, which came with the row.
+    if (version > 1 || row[19] === 1) claimed.push([...head, until]);
+    else claimed.push([...head, until, ...createdValues(row), ...values]);
+  }
+  yield* insertLeases(leases);
+  yield* insertEvents(events);
+  for (const [index, values] of claimed.entries()) {
+    const n = starts[index]?.row[0] ?? 0;
+    if (values.length === claimedHeadLength)
+      claimed[index] = [...values, ...(yield* readEvents(n)).flat()];
+  }
+  return claimed;
+}
+
+function createdValues(row: ReadyRow): EventValues {
+  return ["created", 1, 1, 0, row[14], null, row[15], row[16], row[17], row[18]];
 }
 
 /** A claimable job whose deadline has come. */

@@ -33,14 +33,13 @@ export type Write = {
   [Kind in keyof Writes]: { readonly kind: Kind; readonly items: Writes[Kind]["items"] };
 }[keyof Writes];
 
-/** What carries out one item of each kind. Plain creates go many at a time. */
+/** What carries out one item of each kind. Plain creates and plain outcomes go many at a time. */
 const writers: {
-  readonly [Kind in Exclude<keyof Writes, "create">]: (
+  readonly [Kind in Exclude<keyof Writes, "create" | "end">]: (
     tx: Transaction,
     item: Writes[Kind]["items"][number],
   ) => Step<Writes[Kind]["answer"][number]>;
 } = {
-  end: endPlain,
   append: appendChange,
   settle: settleChange,
   note: noteChange,
@@ -101,6 +100,7 @@ function* createTogether(
 /** Carries out a write; gives one answer per item. */
 function* writeItems(tx: Transaction, write: Write): Step<readonly unknown[]> {
   if (write.kind === "create") return yield* createPlain(tx, write.items);
+  if (write.kind === "end") return yield* endPlain(tx, write.items);
   const writer = writers[write.kind] as (tx: Transaction, item: unknown) => Step<unknown>;
   const answers: unknown[] = [];
   for (const item of write.items) answers.push(yield* writer(tx, item));
