@@ -81,15 +81,23 @@ export class Keys {
     );
   }
 
-  /** Asks the policy of a key about a new job and takes its place, before its event is stored. */
-  async admit(event: EventOf<"created">, policy: JobKeyPolicy): Promise<KeyedCreate> {
+  /**
+   * Asks the policy of a key about a new job and takes its place, before its event is stored. A job that ends with
+   * the same event does not count, though its place is given back only later.
+   */
+  async admit(
+    event: EventOf<"created">,
+    policy: JobKeyPolicy,
+    leavingId?: string,
+  ): Promise<KeyedCreate> {
     const { records, now } = this.#context;
     const id = keyRecordId(event.service, policy.hash);
     for (let round = 0; round < casRoundsMax; round++) {
       const seen = await records.get(id);
       let state = stateOf(seen, event, policy);
-      const running = await this.#running(state, policy);
-      const answer = admission(state, policy, (member) => running.has(member), now());
+      const staying = leavingId === undefined ? state : withoutMember(state, leavingId);
+      const running = await this.#running(staying, policy);
+      const answer = admission(staying, policy, (member) => running.has(member), now());
       state = withOutcome(state, policy, answer, now());
       if (answer.outcome === "rejected" || answer.outcome === "coalesced") {
         if (await records.put(id, seen, state as never))
