@@ -150,7 +150,7 @@ export class Keys {
     event: JobEvent,
     heldUntil: number | null,
   ): Promise<void> {
-    await this.change(before, (state) => {
+    const promoted = await this.change(before, (state) => {
       const taken = isTakeover(event) ? { ...state, takeovers: state.takeovers + 1 } : state;
       if (after !== null && !isEnded(after.state))
         return after.state === "active" ? taken : withMoved(taken, after, this.#context.now());
@@ -158,6 +158,9 @@ export class Keys {
       if (heldUntil === null) return left;
       return withHeld(left, { id: before.id, token: before.token, until: heldUntil });
     });
+    // One that comes back may have got its slot before it was in the log, where no ticket could be written.
+    const cameBack = event.name === "retried" && !promoted.some(({ id }) => id === before.id);
+    if (after && cameBack && (await this.hasSlot(after))) await this.#ticketAll([after]);
   }
 
   /** The worker of an ended job has let go of it. */
@@ -191,9 +194,9 @@ export class Keys {
   async change(
     job: Pick<Job, "service" | "type" | "key">,
     move: (state: KeyState) => KeyState,
-  ): Promise<void> {
+  ): Promise<readonly KeyMember[]> {
     const policy = job.key;
-    if (policy === undefined) return;
+    if (policy === undefined) return [];
     const { records, now } = this.#context;
     const id = keyRecordId(job.service, policy.hash);
     const promoted = await records.update<KeyState, readonly KeyMember[]>(id, (body) => {
@@ -201,6 +204,7 @@ export class Keys {
       return { body: promotion.state, extra: promotion.promoted };
     });
     await this.#ticketAll(promoted);
+    return promoted;
   }
 
   /** Writes tickets for jobs that have a slot. */
