@@ -17,7 +17,7 @@ import { provision } from "#millrace/engine/nats/provision.js";
 import { ServerClock } from "#millrace/engine/nats/server-clock.js";
 import { Subjects } from "#millrace/engine/nats/subjects.js";
 import { openProjection } from "#millrace/engine/projection/open.js";
-import { freshPrefix } from "./nats.js";
+import { freshPrefix, type NewPrefix } from "./nats.js";
 
 /** A step that changes something on the server: what is stored or acknowledged, by the last words of its subjects. */
 export interface Step {
@@ -81,23 +81,32 @@ export function writes(kind: string): (step: Step) => boolean {
 export class Deployment {
   /** Speaks to an engine that nobody interferes with. */
   readonly env: Environment;
+  /** The URL of the server, and the prefix on it. */
+  readonly url: string;
+  readonly prefix: string;
   readonly #open: (interference: Interference) => Promise<Engine>;
 
-  private constructor(env: Environment, open: (interference: Interference) => Promise<Engine>) {
+  private constructor(
+    env: Environment,
+    place: Pick<NewPrefix, "url" | "prefix">,
+    open: (interference: Interference) => Promise<Engine>,
+  ) {
     this.env = env;
+    this.url = place.url;
+    this.prefix = place.prefix;
     this.#open = open;
   }
 
   static async make(): Promise<Deployment> {
-    const { storeUrl } = await freshPrefix();
+    const place = await freshPrefix();
     const folder = await mkdtemp(join(tmpdir(), "millrace-races-"));
     onTestFinished(() => rm(folder, { recursive: true, force: true }));
-    const url = `${storeUrl}&projection=file:${join(folder, "view.db")}`;
+    const url = `${place.storeUrl}&projection=file:${join(folder, "view.db")}`;
     const clock = new MovableClock();
     const open = (interference: Interference) => openInterfered(url, clock, interference);
     const engine = await open((_, go) => go());
     const env = new Environment(engine, clock, () => open((_, go) => go()));
-    return new Deployment(env, open);
+    return new Deployment(env, place, open);
   }
 
   /** Another process on the same deployment, which meets with an interference. */
