@@ -172,6 +172,7 @@ export class Changes {
     event: EventOf<"created">,
     lastSeq: number,
     isContinuation: boolean,
+    leavingId?: string,
   ): Promise<PreparedCreate> {
     const { keys, subjects } = this.#context;
     const expect = { filter: subjects.jobFilter(event.service, event.jobId), seq: lastSeq };
@@ -185,7 +186,7 @@ export class Changes {
     };
     if (!event.key)
       return { items: [item(event, true)], created: event, refusal: null, keyed: null };
-    const keyed = await keys.admit(event, event.key);
+    const keyed = await keys.admit(event, event.key, leavingId);
     if (keyed.outcome === "let_in") {
       const { created, hasSlot } = keyed;
       return { items: [item(created, hasSlot)], created, refusal: null, keyed };
@@ -212,8 +213,14 @@ export class Changes {
     return blockerRefusal({ job, chain: this.#context.currentOfChain }, event);
   }
 
-  /** What follows from a change. What follows from a continuation that its key refused is dropped. */
-  async #prepareFollow(follow: readonly Change[]): Promise<readonly PreparedCreate[]> {
+  /**
+   * What follows from a change, which may end a job whose place under a key is free then. What follows from a
+   * continuation that its key refused is dropped.
+   */
+  async #prepareFollow(
+    follow: readonly Change[],
+    leavingId?: string,
+  ): Promise<readonly PreparedCreate[]> {
     const { subjects } = this.#context;
     const prepared: PreparedCreate[] = [];
     let refused: string | null = null;
@@ -221,7 +228,7 @@ export class Changes {
       if (event.jobId === refused) break;
       if (event.name === "created") {
         const lastSeq = (await this.#freeId(event)) ?? 0;
-        const create = await this.#prepare(event, lastSeq, true);
+        const create = await this.#prepare(event, lastSeq, true, leavingId);
         if (create.refusal) refused = event.jobId;
         prepared.push(create);
         continue;
@@ -278,7 +285,8 @@ export class Changes {
       const subject = isTicket ? subjects.ticket(event, after) : subjects.event(event);
       const expect = { filter: subjects.jobFilter(job.service, job.id), seq: logged.lastSeq };
       const item = { jobId: job.id, message: messageOf(subject, event, expect) };
-      const then = await this.#prepareFollow(change.follow ?? []);
+      const leavingId = after && isEnded(after.state) && heldUntil === null ? job.id : undefined;
+      const then = await this.#prepareFollow(change.follow ?? [], leavingId);
       const items = [item, ...then.flatMap((create) => create.items)];
       const publication = await log.appendAll(items);
       if (publication.outcome === "stored") {

@@ -18,6 +18,9 @@ import type { Delivery, Port } from "./port.js";
 import type { Records } from "./records.js";
 import { type LaneName, type PriorityLane, priorityLanes, type Subjects } from "./subjects.js";
 
+/** What part of the shortest lease a claim may spend on looking for more when it has started something. */
+const hurryShare = 10;
+
 /** How often a claim looks at a job again because something came in between. */
 const roundsMax = 10;
 
@@ -75,9 +78,23 @@ export class Claims {
   async claim(ask: ClaimAsk): Promise<readonly ClaimedJob[]> {
     const open = await this.#openLanes(ask);
     const jobs: ClaimedJob[] = [];
+    try {
+      await this.#fill(jobs, open, ask);
+    } catch (error) {
+      // What has started is the worker's, whatever went wrong after it.
+      if (jobs.length === 0) throw error;
+    }
+    return jobs;
+  }
+
+  async #fill(jobs: ClaimedJob[], open: readonly OpenLane[], ask: ClaimAsk): Promise<void> {
+    const leaseMs = Math.min(...ask.lanes.map((lane) => lane.leaseMs));
+    // Leases run from the start, so that who has something does not look for more for long.
+    const mayGoOn = () =>
+      (jobs[0]?.job.startedAt ?? this.#context.now()) + leaseMs / hurryShare >= this.#context.now();
     for (const priority of priorityLanes) {
       let lanes = open;
-      while (jobs.length < ask.limit) {
+      while (jobs.length < ask.limit && mayGoOn()) {
         lanes = lanes.filter((lane) => placesOf(lane) > 0);
         const left = ask.limit - jobs.length;
         const chosen = lanes.slice(0, left);
@@ -91,11 +108,11 @@ export class Claims {
         };
         // Lanes under caps go one after the other, because they may share one.
         await Promise.all(chosen.filter(({ caps }) => caps.length === 0).map(fetch));
-        for (const lane of chosen.filter(({ caps }) => caps.length > 0)) await fetch(lane);
+        for (const lane of chosen.filter(({ caps }) => caps.length > 0))
+          if (mayGoOn()) await fetch(lane);
         lanes = lanes.filter((lane) => !drained.has(lane));
       }
     }
-    return jobs;
   }
 
   /** The lanes whose queue is not paused, each with its caps. */
@@ -183,11 +200,18 @@ export class Claims {
     const withPlace = await this.#takePlaces(lane, startable);
     const claimed = withPlace.map((candidate) => this.#start(lane, candidate, worker));
     const dropped = found.filter(({ verdict }) => verdict === "drop" || verdict === "expire");
+    // A ticket that could not be dropped comes again.
+    const dropping = this.#drop(dropped, worker).catch((error: unknown) => ({ error }));
+    const jobs = await allStarted(claimed);
+    const failed = await dropping;
+    if (failed && jobs.length === 0) throw failed.error;
+    return { jobs, expired: dropped.filter(({ verdict }) => verdict === "expire").length };
+  }
+
+  async #drop(dropped: readonly Candidate[], worker: string): Promise<void> {
     for (const { verdict, logged } of dropped)
       if (verdict === "expire" && logged.job) await this.#expire(logged.job, worker);
     await this.#context.port.acknowledge(dropped.map(({ delivery }) => delivery));
-    const jobs = (await Promise.all(claimed)).filter((job) => job !== null);
-    return { jobs, expired: dropped.filter(({ verdict }) => verdict === "expire").length };
   }
 
   /** What a ticket's job has come to. A fresh creation is all there is of its job, unless the start is refused. */
@@ -292,6 +316,19 @@ export class Claims {
     const { service, type, id, version } = job;
     await changes.append({ job: { service, type, id }, expect: { version }, event }, "outside");
   }
+}
+
+/** The jobs that were started. One whose start failed does not take the others with it. */
+async function allStarted(
+  starts: readonly Promise<ClaimedJob | null>[],
+): Promise<readonly ClaimedJob[]> {
+  const settled = await Promise.allSettled(starts);
+  const jobs = settled.flatMap((start) =>
+    start.status === "fulfilled" && start.value !== null ? [start.value] : [],
+  );
+  const failed = settled.find((start) => start.status === "rejected");
+  if (failed && jobs.length === 0) throw failed.reason;
+  return jobs;
 }
 
 /** A ticket with its job. */

@@ -44,8 +44,8 @@ const consumerTokens = 4;
 const noResponders = 503;
 const notFound = 404;
 
-/** The server's own code for a compare that failed. */
-const wrongLastSequence = 10071;
+/** The server's own codes for a compare that failed: against what is stored, and in a cluster against what is under way. */
+const wrongLastSequence: ReadonlySet<number | undefined> = new Set([10071, 10164]);
 
 /** How often a message may be delivered before the advisories speak of it; retries are counted in the log instead. */
 const deliveriesMax = 1_000;
@@ -333,7 +333,7 @@ export class JetStreamPort implements Port {
   }
 
   #publication({ seq, error }: Answer): Publication {
-    if (error?.err_code === wrongLastSequence) return { outcome: "conflict" };
+    if (error && wrongLastSequence.has(error.err_code)) return { outcome: "conflict" };
     if (error) throw apiFault(error, this.#url);
     return { outcome: "stored", seq: seq ?? 0 };
   }

@@ -81,15 +81,23 @@ export class Keys {
     );
   }
 
-  /** Asks the policy of a key about a new job and takes its place, before its event is stored. */
-  async admit(event: EventOf<"created">, policy: JobKeyPolicy): Promise<KeyedCreate> {
+  /**
+   * Asks the policy of a key about a new job and takes its place, before its event is stored. A job that ends with
+   * the same event does not count, though its place is given back only later.
+   */
+  async admit(
+    event: EventOf<"created">,
+    policy: JobKeyPolicy,
+    leavingId?: string,
+  ): Promise<KeyedCreate> {
     const { records, now } = this.#context;
     const id = keyRecordId(event.service, policy.hash);
     for (let round = 0; round < casRoundsMax; round++) {
       const seen = await records.get(id);
       let state = stateOf(seen, event, policy);
-      const running = await this.#running(state, policy);
-      const answer = admission(state, policy, (member) => running.has(member), now());
+      const staying = leavingId === undefined ? state : withoutMember(state, leavingId);
+      const running = await this.#running(staying, policy);
+      const answer = admission(staying, policy, (member) => running.has(member), now());
       state = withOutcome(state, policy, answer, now());
       if (answer.outcome === "rejected" || answer.outcome === "coalesced") {
         if (await records.put(id, seen, state as never))
@@ -142,7 +150,7 @@ export class Keys {
     event: JobEvent,
     heldUntil: number | null,
   ): Promise<void> {
-    await this.change(before, (state) => {
+    const promoted = await this.change(before, (state) => {
       const taken = isTakeover(event) ? { ...state, takeovers: state.takeovers + 1 } : state;
       if (after !== null && !isEnded(after.state))
         return after.state === "active" ? taken : withMoved(taken, after, this.#context.now());
@@ -150,6 +158,9 @@ export class Keys {
       if (heldUntil === null) return left;
       return withHeld(left, { id: before.id, token: before.token, until: heldUntil });
     });
+    // One that comes back may have got its slot before it was in the log, where no ticket could be written.
+    const cameBack = event.name === "retried" && !promoted.some(({ id }) => id === before.id);
+    if (after && cameBack && (await this.hasSlot(after))) await this.#ticketAll([after]);
   }
 
   /** The worker of an ended job has let go of it. */
@@ -183,9 +194,9 @@ export class Keys {
   async change(
     job: Pick<Job, "service" | "type" | "key">,
     move: (state: KeyState) => KeyState,
-  ): Promise<void> {
+  ): Promise<readonly KeyMember[]> {
     const policy = job.key;
-    if (policy === undefined) return;
+    if (policy === undefined) return [];
     const { records, now } = this.#context;
     const id = keyRecordId(job.service, policy.hash);
     const promoted = await records.update<KeyState, readonly KeyMember[]>(id, (body) => {
@@ -193,6 +204,7 @@ export class Keys {
       return { body: promotion.state, extra: promotion.promoted };
     });
     await this.#ticketAll(promoted);
+    return promoted;
   }
 
   /** Writes tickets for jobs that have a slot. */

@@ -57,6 +57,9 @@ const directMax = 1_000;
 const endOfBatch = 204;
 const notFound = 404;
 
+/** The status of a request that nobody was there to answer. */
+const nobodyThere = 503;
+
 /** What a direct get of many messages gave; `null` if the server refuses to give so many. */
 type DirectAnswer = {
   readonly messages: readonly StoredMessage[];
@@ -109,6 +112,7 @@ function getDirect(from: ReadingFrom, request: object): Promise<DirectAnswer> {
           const pending = Number(headers?.get("Nats-Num-Pending") ?? 0);
           finish(() => resolve({ messages, pending }));
         } else if (code === notFound) finish(() => resolve({ messages, pending: 0 }));
+        else if (code === nobodyThere) finish(() => reject(noResponders()));
         else if (code > 0) finish(() => resolve(null));
         else messages.push(directMessage(message));
       },
@@ -155,8 +159,17 @@ export async function readAll(
 }
 
 function timeout(): Error {
-  const error = new Error("The server stopped sending in the middle.");
-  error.name = "TimeoutError";
+  return named("TimeoutError", "The server stopped sending in the middle.");
+}
+
+function noResponders(): Error {
+  return named("NoRespondersError", "Nobody is there to answer.");
+}
+
+/** An error as the library names it. */
+function named(name: string, message: string): Error {
+  const error = new Error(message);
+  error.name = name;
   return error;
 }
 

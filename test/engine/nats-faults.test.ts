@@ -1,0 +1,288 @@
+// What goes wrong with a JetStream deployment outside Millrace: each fault is a typed error with a sentence that names
+// the remedy and no secret, nothing is half stored, and what returns is used again.
+import { mkdtemp, rename, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { jetstreamManager } from "@nats-io/jetstream";
+import { connect, openEngine, type StoreError } from "millrace";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { startNats } from "../../scripts/nats-server.js";
+import { contract, noWork } from "../crash/contract.js";
+import { freshPrefix, natsConnection, ownNats } from "../support/nats.js";
+import { Deployment } from "../support/nats-engine.js";
+import { passingNats } from "../support/nats-proxy.js";
+import { gate } from "../worker/workshop.js";
+
+/** A password that no message may hold. */
+const secret = "not-to-be-told";
+
+describe("a server that lets nobody in", () => {
+  it("is told apart when the password is wrong", async () => {
+    const server = await ownNats({
+      config: 'authorization { user: "shop", password: "right" }',
+    });
+    const fault = await faultOfOpening(server.url.replace("//", `//shop:${secret}@`));
+    expect(fault._tag).toBe("StoreUnavailable");
+    expect(fault.message).toMatch(/does not permit this.*use another user/);
+  });
+
+  it("is told apart when it is down", async () => {
+    const fault = await faultOfOpening(`nats://shop:${secret}@127.0.0.1:1`);
+    expect(fault._tag).toBe("StoreUnavailable");
+    expect(fault.message).toMatch(/cannot be reached.*Check that it runs/);
+  });
+
+  it("is told apart when JetStream is not enabled for the account", async () => {
+    const server = await ownNats({
+      config: `accounts { PLAIN { users: [{ user: "shop", password: "${secret}" }] }, $SYS {} }`,
+    });
+    const fault = await faultOfOpening(server.url.replace("//", `//shop:${secret}@`));
+    expect(fault._tag).toBe("StoreUnavailable");
+    expect(fault.message).toMatch(/JetStream.*[Ee]nable/);
+  });
+});
+
+describe("a store without room", () => {
+  it("refuses creates, stores nothing of them, and takes more when it has room", async () => {
+    const { url, prefix, storeUrl } = await freshPrefix();
+    const service = await openService(storeUrl);
+    await service.jobs.quick.create(noWork, { id: "first" }).orThrow();
+    const { streams } = await jetstreamManager(await natsConnection(url));
+    const name = `${prefix.toUpperCase()}_JOBS`;
+    const { state } = await streams.info(name);
+    await streams.update(name, { max_msgs: state.messages });
+    for (const type of ["quick", "failsStale"] as const) {
+      const refused = await service.jobs[type].create(noWork, { id: `refused-${type}` });
+      expect(refused.isErr() && refused.error).toMatchObject({
+        _tag: "StoreFull",
+        message: expect.stringMatching(/no room.*[Ff]ree space, or raise the limits/),
+      });
+    }
+    const many = await service.jobs.quick.createMany(Array(20).fill({ payload: noWork })).orThrow();
+    expect(many.every((each) => each.isErr() && each.error._tag === "StoreFull")).toBe(true);
+    expect((await streams.info(name)).state.messages).toBe(state.messages);
+    await streams.update(name, { max_msgs: -1 });
+    for (const type of ["quick", "failsStale"] as const)
+      await service.jobs[type].create(noWork, { id: `refused-${type}` }).orThrow();
+    expect(await service.reads.counts().orThrow()).toMatchObject([{ count: 1 }, { count: 2 }]);
+  });
+
+  it("is told apart when the account or the disk is full", async () => {
+    const server = await ownNats({ storeBytesMax: 2 * 1024 * 1024 });
+    const service = await openService(server.url);
+    const payload = { ...noWork, key: "x".repeat(200 * 1024) };
+    const created: string[] = [];
+    for (;;) {
+      const outcome = await service.jobs.quick.create(payload);
+      if (outcome.isOk()) created.push(outcome.value.id);
+      else {
+        expect(outcome.error._tag).toBe("StoreFull");
+        break;
+      }
+    }
+    expect(created.length).toBeGreaterThan(3);
+    const loaded = await service.engine.load(created);
+    expect(loaded.every((job) => job !== null)).toBe(true);
+  });
+});
+
+describe("a server that goes away and returns", () => {
+  it("is waited for: what was acknowledged is there, what runs goes on, and new jobs run", {
+    timeout: 90_000,
+  }, async () => {
+    const server = await ownNats();
+    const service = await openService(server.url);
+    const [running, finish] = [gate(), gate()];
+    service.jobs.quick.handle(async ({ payload }) => {
+      if (payload.key !== "long") return {};
+      running.open();
+      await finish.opened;
+      return { isLong: true };
+    });
+    service.jobs.flaky.handle(async () => ({}));
+    await service.start();
+    const long = await service.jobs.quick.create({ ...noWork, key: "long" }).orThrow();
+    await running.opened;
+    await server.kill("SIGKILL");
+    const meanwhile = service.jobs.flaky.create(noWork);
+    await server.restart();
+    finish.open();
+    await long.wait().orThrow();
+    // Whether it was stored before the server went is not known; the caller is told either way.
+    const outcome = await meanwhile;
+    if (outcome.isErr()) expect(outcome.error._tag).toBe("StoreUnavailable");
+    const next = await service.jobs.flaky.create(noWork).orThrow();
+    await next.wait().orThrow();
+    expect((await long.events().orThrow()).filter(({ name }) => name === "completed")).toHaveLength(
+      1,
+    );
+  });
+
+  it("says so to callers while it is away", { timeout: 60_000 }, async () => {
+    const server = await startNats();
+    onTestFinished(() => server.stop());
+    const service = await openService(server.url);
+    await server.kill("SIGKILL");
+    const refused = await service.jobs.quick.create(noWork);
+    expect(refused.isErr() && refused.error).toMatchObject({
+      _tag: "StoreUnavailable",
+      message: expect.stringMatching(/did not answer|cannot be reached/),
+    });
+    await server.restart();
+    await service.jobs.quick.create(noWork).orThrow();
+  });
+});
+
+describe("connections that are cut again and again", () => {
+  it("cost no job and double none", { timeout: 60_000 }, async () => {
+    const { url, prefix } = await freshPrefix();
+    const passing = await passingNats(url);
+    const service = await openService(`${passing.url}?prefix=${prefix}`);
+    let entered = 0;
+    service.jobs.quick.handle(async () => {
+      entered += 1;
+      if (entered % 20 === 0) passing.cut();
+      return {};
+    });
+    await service.start();
+    const ids = Array.from({ length: 100 }, (_, index) => `job-${index}`);
+    for (const id of ids) {
+      // A create whose answer was lost is sent again under its id, which makes it one job.
+      for (;;) {
+        const outcome = await service.jobs.quick.create(noWork, { id });
+        if (outcome.isOk() || outcome.error._tag === "JobExists") break;
+        expect(outcome.error._tag).toBe("StoreUnavailable");
+      }
+    }
+    for (const id of ids) await service.ref(id).wait().orThrow();
+    expect(passing.cuts).toBeGreaterThan(3);
+    const loaded = await service.engine.load(ids, { history: true });
+    for (const entry of loaded) {
+      const names = entry?.events?.map(({ name }) => name) ?? [];
+      expect(names.filter((name) => name === "completed")).toHaveLength(1);
+    }
+  });
+});
+
+describe("a reader that is slower than the writers", () => {
+  it("of the feed misses nothing", { timeout: 60_000 }, async () => {
+    const { storeUrl } = await freshPrefix();
+    const service = await openService(storeUrl);
+    const created = 3_000;
+    const seen = new Set<string>();
+    const stop = new AbortController();
+    const reading = (async () => {
+      for await (const { event } of service.engine.tail(null, stop.signal)) {
+        seen.add(event.jobId);
+        // Others write thousands while this one looks at a few.
+        if (seen.size % 100 === 0) await new Promise((resolve) => setImmediate(resolve));
+        if (seen.size === created) stop.abort();
+      }
+    })();
+    for (let count = 0; count < created; count += 500)
+      await service.jobs.quick.createMany(Array(500).fill({ payload: noWork })).orThrow();
+    await reading;
+    expect(seen.size).toBe(created);
+  });
+});
+
+describe("what an operator removes", () => {
+  it("is made anew when it is a consumer, and what was not carried out is", async () => {
+    const { env, prefix, url } = await Deployment.make();
+    const jobs = await env.createMany(3);
+    const held = await env.claimOne();
+    const { consumers } = await jetstreamManager(await natsConnection(url));
+    const name = `${prefix.toUpperCase()}_JOBS`;
+    for await (const { name: consumer, config } of consumers.list(name))
+      if (config.durable_name) await consumers.delete(name, consumer);
+    const rest = await env.claim();
+    expect([held, ...rest].map(({ id }) => id).sort()).toEqual(jobs.map(({ id }) => id).sort());
+    for (const job of [held, ...rest]) await env.complete(job);
+    await env.nothingClaimable();
+  });
+
+  it("is told of when it is the log itself", { timeout: 60_000 }, async () => {
+    const { url, prefix, storeUrl } = await freshPrefix();
+    const service = await openService(storeUrl);
+    await service.jobs.quick.create(noWork).orThrow();
+    const { streams } = await jetstreamManager(await natsConnection(url));
+    await streams.delete(`${prefix.toUpperCase()}_JOBS`);
+    const refused = await service.jobs.quick.create(noWork);
+    expect(refused.isErr() && refused.error).toMatchObject({
+      _tag: "StoreUnavailable",
+      message: expect.stringMatching(/streams exist|stream.*gone/),
+    });
+    // A new start makes it anew.
+    const next = await openService(storeUrl);
+    await next.jobs.quick.create(noWork).orThrow();
+  });
+});
+
+describe("a clock that jumps", () => {
+  it("starts nothing before its time when it goes back, and ends nothing twice when it goes on", async () => {
+    const { env } = await Deployment.make();
+    const soon = await env.create({ runAt: env.now + 1_000 });
+    env.clock.advance(2_000);
+    await env.engine.tend?.("shop");
+    env.clock.advance(-3_600_000);
+    const [early] = await env.claim();
+    if (early) expect(early.startedAt).toBeGreaterThanOrEqual(soon.runAt);
+    env.clock.advance(7_200_000);
+    for (const { id } of await env.engine.due({ kind: "lapsed", service: "shop" }, 10))
+      await env.lapse(id);
+    const again = await env.claimOne();
+    await env.complete(again);
+    const names = await env.historyNames(soon.id);
+    expect(names.filter((name) => name === "completed")).toHaveLength(1);
+    await env.nothingClaimable();
+  });
+});
+
+describe("a read model that is away", () => {
+  it("stops no job, says so to those who ask, and catches up", { timeout: 60_000 }, async () => {
+    const { storeUrl } = await freshPrefix();
+    const folder = await freshFolder();
+    const away = join(folder, "away");
+    const url = `${storeUrl}&projection=file:${join(away, "view.db")}`;
+    // The folder of the read model is not there yet, as a disk that is not mounted.
+    const service = await connect(contract, { url });
+    onTestFinished(() => service.stop());
+    service.jobs.quick.handle(async () => ({}));
+    await service.start();
+    const job = await service.jobs.quick.create(noWork).orThrow();
+    await job.wait().orThrow();
+    const refused = await service.reads.counts();
+    expect(refused.isErr() && refused.error._tag).toBe("StoreUnavailable");
+    await rename(await freshFolder(), away);
+    expect(await service.reads.counts().orThrow()).toMatchObject([
+      { state: "completed", count: 1 },
+    ]);
+  });
+});
+
+async function freshFolder(): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), "millrace-faults-"));
+  onTestFinished(() => rm(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+/** A service whose read model is gone after the test. */
+async function openService(url: string) {
+  const view = `projection=file:${join(await freshFolder(), "view.db")}`;
+  const service = await connect(contract, { url: `${url}${url.includes("?") ? "&" : "?"}${view}` });
+  onTestFinished(() => service.stop());
+  return service;
+}
+
+async function faultOfOpening(url: string): Promise<StoreError> {
+  try {
+    const engine = await openEngine(url);
+    onTestFinished(() => engine.close());
+  } catch (error) {
+    const fault = error as StoreError;
+    expect(fault.message).not.toMatch(/\n|\bat .*:\d+:\d+/);
+    expect(JSON.stringify([fault.message, fault.url])).not.toContain(secret);
+    return fault;
+  }
+  throw new Error("Nothing went wrong.");
+}

@@ -1,0 +1,188 @@
+// JetStream engines whose port a test stands in front of: it can lose an answer, let a process die between two
+// steps, or hold a step back until something else has happened.
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Environment, MovableClock } from "millrace/conformance";
+import { onTestFinished } from "vitest";
+import type { Engine } from "#millrace/engine/engine.js";
+import { StoreUnavailable } from "#millrace/engine/errors.js";
+import { addressOf } from "#millrace/engine/nats/address.js";
+import { openConnection } from "#millrace/engine/nats/connection.js";
+import { NatsEngine } from "#millrace/engine/nats/engine.js";
+import { JetStreamPort } from "#millrace/engine/nats/jetstream.js";
+import { loadNats } from "#millrace/engine/nats/libraries.js";
+import type { Port } from "#millrace/engine/nats/port.js";
+import { provision } from "#millrace/engine/nats/provision.js";
+import { ServerClock } from "#millrace/engine/nats/server-clock.js";
+import { Subjects } from "#millrace/engine/nats/subjects.js";
+import { openProjection } from "#millrace/engine/projection/open.js";
+import { freshPrefix, type NewPrefix } from "./nats.js";
+
+/** A step that changes something on the server: what is stored or acknowledged, by the last words of its subjects. */
+export interface Step {
+  readonly name: "publish" | "publishTogether" | "acknowledge";
+  readonly stream: "jobs" | "records";
+  readonly subjects: readonly string[];
+}
+
+/** Stands between an engine and the server. `go` carries the step out. */
+export type Interference = (step: Step, go: () => Promise<unknown>) => Promise<unknown>;
+
+/** A process that has died: nothing that it was about to do ever happens. */
+export const dead: Promise<never> = new Promise(() => {});
+
+/** Dies before the first step that is meant. */
+export function diesBefore(isMeant: (step: Step) => boolean): Interference {
+  let isDead = false;
+  return (step, go) => {
+    isDead ||= isMeant(step);
+    return isDead ? dead : go();
+  };
+}
+
+/** Dies after the first step that is meant, whose answer it never gets. */
+export function diesAfter(isMeant: (step: Step) => boolean): Interference {
+  let isDead = false;
+  return async (step, go) => {
+    if (isDead) return dead;
+    isDead = isMeant(step);
+    const answer = await go();
+    return isDead ? dead : answer;
+  };
+}
+
+/** Does what is meant and loses its answer, so many times. */
+export function losesAnswers(isMeant: (step: Step) => boolean, times: number): Interference {
+  let left = times;
+  return async (step, go) => {
+    const answer = await go();
+    if (!isMeant(step) || left === 0) return answer;
+    left -= 1;
+    throw new StoreUnavailable({ url: "nats:", message: "The answer was lost." });
+  };
+}
+
+/** Whether a step stores an event of a name. */
+export function stores(event: string): (step: Step) => boolean {
+  return ({ name, stream, subjects }) =>
+    name !== "acknowledge" &&
+    stream === "jobs" &&
+    subjects.some((subject) => subject.split(".")[5] === event);
+}
+
+/** Whether a step writes a record of a kind. */
+export function writes(kind: string): (step: Step) => boolean {
+  return ({ stream, subjects }) =>
+    stream === "records" && subjects.some((subject) => subject.split(".")[3] === kind);
+}
+
+/** A deployment of a test's own, with engines on it that share a clock which the test moves. */
+export class Deployment {
+  /** Speaks to an engine that nobody interferes with. */
+  readonly env: Environment;
+  /** The URL of the server, and the prefix on it. */
+  readonly url: string;
+  readonly prefix: string;
+  readonly #open: (interference: Interference) => Promise<Engine>;
+
+  private constructor(
+    env: Environment,
+    place: Pick<NewPrefix, "url" | "prefix">,
+    open: (interference: Interference) => Promise<Engine>,
+  ) {
+    this.env = env;
+    this.url = place.url;
+    this.prefix = place.prefix;
+    this.#open = open;
+  }
+
+  static async make(): Promise<Deployment> {
+    const place = await freshPrefix();
+    const folder = await mkdtemp(join(tmpdir(), "millrace-races-"));
+    onTestFinished(() => rm(folder, { recursive: true, force: true }));
+    const url = `${place.storeUrl}&projection=file:${join(folder, "view.db")}`;
+    const clock = new MovableClock();
+    const open = (interference: Interference) => openInterfered(url, clock, interference);
+    const engine = await open((_, go) => go());
+    const env = new Environment(engine, clock, () => open((_, go) => go()));
+    return new Deployment(env, place, open);
+  }
+
+  /** Another process on the same deployment, which meets with an interference. */
+  async process(interference: Interference): Promise<Environment> {
+    return this.env.at(await this.#open(interference));
+  }
+}
+
+async function openInterfered(
+  url: string,
+  clock: MovableClock,
+  interference: Interference,
+): Promise<Engine> {
+  const address = addressOf(url);
+  const nats = await loadNats(address.where);
+  const connection = await openConnection(nats, address, { name: "test" });
+  onTestFinished(() => connection.close());
+  const topology = await provision(connection, address);
+  const subjects = new Subjects(topology.prefix);
+  const port = new JetStreamPort({
+    nats,
+    connection,
+    topology,
+    url: address.where,
+    readsEverything: true,
+    clockFilter: subjects.clockFilter(),
+  });
+  return new NatsEngine({
+    url: address.where,
+    port: interfered(port, interference),
+    subjects,
+    topology,
+    clock: new ServerClock(clock, null),
+    openProjection: () =>
+      openProjection(address.projection ?? "", {
+        identity: address.prefix,
+        origin: topology.identity,
+        clock,
+      }),
+  });
+}
+
+/** A port whose steps somebody stands in front of. */
+function interfered(port: Port, interference: Interference): Port {
+  const through = <Answer>(step: Step, go: () => Promise<Answer>) =>
+    interference(step, go) as Promise<Answer>;
+  const steps: Pick<Port, Step["name"]> = {
+    publish: (stream, messages) =>
+      through({ name: "publish", stream, subjects: messages.map(({ subject }) => subject) }, () =>
+        port.publish(stream, messages),
+      ),
+    publishTogether: (messages) =>
+      through(
+        {
+          name: "publishTogether",
+          stream: "jobs",
+          subjects: messages.map(({ subject }) => subject),
+        },
+        () => port.publishTogether(messages),
+      ),
+    acknowledge: (deliveries) =>
+      through(
+        {
+          name: "acknowledge",
+          stream: "jobs",
+          subjects: deliveries.map(({ subject }) => subject),
+        },
+        () => port.acknowledge(deliveries),
+      ),
+  };
+  return new Proxy(port, {
+    get: (target, member) => {
+      const own = steps[member as Step["name"]] as unknown;
+      if (own !== undefined) return own;
+      const found = Reflect.get(target, member, target) as unknown;
+      return typeof found === "function" ? found.bind(target) : found;
+    },
+  });
+}
