@@ -195,7 +195,6 @@ export class ReadModel {
     }
   }
 
-  /** A database that is away for a while costs nothing but time. */
   async #leads(projection: Projection): Promise<boolean> {
     return projection.lead().catch(() => false);
   }
