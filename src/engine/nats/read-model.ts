@@ -195,6 +195,7 @@ export class ReadModel {
     }
   }
 
+  /** A database that is away for a while costs nothing but time. */
   async #leads(projection: Projection): Promise<boolean> {
     return projection.lead().catch(() => false);
   }
