@@ -1,7 +1,7 @@
 // One simulation: a storm over a few processes and jobs, then everything heals and every job must end.
 import { createHash } from "node:crypto";
 import { boundJobs } from "#millrace/contract/definition.js";
-import type { EventName } from "#millrace/core/event.js";
+import type { EventName, JobEvent } from "#millrace/core/event.js";
 import { Caller } from "./callers.js";
 import { contract, leaseMs } from "./contract.js";
 import { CallersLedger } from "./ledger.js";
@@ -56,6 +56,7 @@ export async function simulate(
     const evidence = { jobs, engine: world.engine, events, callers, handlers: world.ledger };
     const violations = [...faults, ...(await judge(evidence))];
     if (!isHealed) violations.push(`Not every job ended within ${healMaxMs} ms after the storm.`);
+    for (const event of events) world.trace(eventLine(event));
     await world.engine.close();
     return {
       seed,
@@ -71,6 +72,13 @@ export async function simulate(
   } finally {
     process.off("unhandledRejection", onFault);
   }
+}
+
+/** An event of the log in one line. */
+function eventLine(event: JobEvent): string {
+  const { name, jobId, version, actor, previousState, state } = event;
+  const token = "token" in event ? ` under token ${event.token}` : "";
+  return `the log: ${jobId} ${name} (${version}, ${previousState} to ${state}${token}) by ${actor} at ${event.at}`;
 }
 
 /** The time of trouble. */

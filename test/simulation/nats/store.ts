@@ -22,7 +22,7 @@ export class NatsStore implements SimulatedStore {
   readonly #wall: WallClock;
   readonly #ledger: HandlerLedger;
   readonly #server: SimulatedServer;
-  readonly #memory = new ProjectionMemory();
+  readonly memory = new ProjectionMemory();
   readonly #isOld: boolean;
   readonly #clock: Clock;
   /** When each lease was last renewed. */
@@ -51,7 +51,7 @@ export class NatsStore implements SimulatedStore {
   engineOf(network: Network): Engine {
     const { process } = network;
     const clock = this.#observed(process.clock);
-    const store = () => networkStore(new MemoryProjectionStore(clock, this.#memory), network);
+    const store = () => networkStore(new MemoryProjectionStore(clock, this.memory), network);
     const engine = openSimulated(this.#server, {
       clock,
       session: process.name.replace(".", "-"),
