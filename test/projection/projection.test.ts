@@ -153,6 +153,24 @@ describe.for(stores)("a projection in $name", ({ freshUrl }) => {
     expect(await everything(projection, log)).toEqual(before);
   });
 
+  it("removes a job whose last events were removed from the log before it saw them", async () => {
+    const log = new Log();
+    log.create("first");
+    log.create("second", { blockers: [{ jobId: "first", onBadEnd: "unreachable" }] });
+    log.start("first");
+    const seen = log.head;
+    log.do("first", { command: "complete", token: 1, completedBy: "worker-1" });
+    log.do("first", { command: "delete", reason: "retention" });
+    const projection = await open(await freshUrl(), log);
+    await projection.apply(0, log.entries.slice(0, seen));
+    await projection.apply(seen, log.entries.slice(-1));
+    expect(await projection.query("job", { id: "first" })).toBeNull();
+    const due = await projection.due({ kind: "blocked", service: "shop" }, 10);
+    expect(due.map(({ id }) => id)).toEqual(["second"]);
+    const [blockers] = await projection.query("blockers", { ids: ["second"] });
+    expect(blockers).toMatchObject([{ id: "first", state: "completed" }]);
+  });
+
   it("goes on over events that cannot be stored", async () => {
     const log = busyLog(10);
     const projection = await open(await freshUrl(), log);

@@ -1,7 +1,9 @@
 // Two faces of the one store: what the simulation itself sees of every call that reaches the store,
 // and what a process sees through a network that loses, repeats and delays.
+import type { Clock } from "#millrace/engine/clock.js";
 import type { Engine, WakeTopic } from "#millrace/engine/engine.js";
 import { StoreBusy, StoreFailed, StoreUnavailable } from "#millrace/engine/errors.js";
+import { openMemory } from "#millrace/engine/memory/engine.js";
 import { recordId } from "#millrace/engine/record.js";
 import type { HandlerLedger } from "./ledger.js";
 import type { SimulatedProcess } from "./process.js";
@@ -19,6 +21,8 @@ export interface Weather {
   readonly stuck: number;
   readonly crash: number;
   readonly lostHint: number;
+  /** The answer comes from a copy that is behind. */
+  readonly behind: number;
 }
 
 /** No trouble at all. */
@@ -30,7 +34,47 @@ export const calm: Weather = {
   stuck: 0,
   crash: 0,
   lostHint: 0,
+  behind: 0,
 };
+
+/** A store with everybody who uses it. */
+export interface SimulatedStore {
+  /** The store without faults, for the simulation's own eyes. */
+  readonly engine: Engine;
+  /** The store as one process sees it. */
+  engineOf(network: Network): Engine;
+  /** How likely each kind of trouble is in one simulation. Some kinds are frequent, others are absent. */
+  weather(random: Random): Weather;
+  /** A blow to the store itself; gives what it was. */
+  readonly strike?: (random: Random) => string;
+}
+
+/** The memory engine. */
+export class MemoryStore implements SimulatedStore {
+  readonly engine: Engine;
+
+  constructor(clock: Clock, ledger: HandlerLedger) {
+    this.engine = observedEngine(openMemory({ clock }), ledger);
+  }
+
+  engineOf(network: Network): Engine {
+    return faultyEngine(this.engine, network);
+  }
+
+  weather(random: Random): Weather {
+    const likely = (most: number) => (random.chance(0.5) ? random.next() * most : 0);
+    return {
+      lostRequest: likely(0.1),
+      lostReply: likely(0.1),
+      repeated: likely(0.1),
+      slow: likely(0.5),
+      stuck: likely(0.04),
+      crash: likely(0.02),
+      lostHint: likely(0.5),
+      behind: 0,
+    };
+  }
+}
 
 const slowMs = 60;
 const stuckMs = 8_000;
@@ -56,7 +100,7 @@ type RemoteMethod = (typeof remoteMethods)[number];
 const remote: ReadonlySet<string | symbol> = new Set(remoteMethods);
 
 /** The store as it is, which tells the ledger of every lease and sees to it that pauses hold. */
-export function observedEngine(engine: Engine, ledger: HandlerLedger): Engine {
+function observedEngine(engine: Engine, ledger: HandlerLedger): Engine {
   const seen: Pick<Engine, "claim" | "renew"> = {
     claim: async (ask) => {
       // Both calls take effect now, one right after the other.
@@ -110,7 +154,7 @@ export interface Network {
 }
 
 /** The store as one process sees it. */
-export function faultyEngine(engine: Engine, network: Network): Engine {
+function faultyEngine(engine: Engine, network: Network): Engine {
   const { process, random } = network;
   return new Proxy(engine, {
     get: (target, name) => {

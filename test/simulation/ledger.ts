@@ -43,6 +43,8 @@ interface Lease {
 export class HandlerLedger {
   readonly violations: string[] = [];
   readonly #leases = new Map<string, Lease>();
+  /** The leases that have not lapsed. */
+  readonly #standing = new Set<Lease>();
   readonly #inside = new Map<string, Entry>();
   readonly #ever = new Set<string>();
   readonly #said = new Map<string, string>();
@@ -58,7 +60,12 @@ export class HandlerLedger {
 
   /** The store granted a lease, or renewed one of an active job. */
   granted(jobId: string, token: number, until: number): void {
-    this.#leases.set(nameOf(jobId, token), { until, hasLapsed: false });
+    const name = nameOf(jobId, token);
+    const before = this.#leases.get(name);
+    if (before) this.#standing.delete(before);
+    const lease = { until, hasLapsed: false };
+    this.#leases.set(name, lease);
+    this.#standing.add(lease);
   }
 
   /** The store prolonged the slots of a job that ended from outside. Once lapsed, they are gone for good. */
@@ -70,9 +77,10 @@ export class HandlerLedger {
   /** Time as the store sees it, told before everything that the store does. */
   observe(now: number): void {
     this.#now = now;
-    for (const name of this.#inside.keys()) {
-      const lease = this.#leases.get(name);
-      if (lease && lease.until <= now) lease.hasLapsed = true;
+    for (const lease of this.#standing) {
+      if (lease.until > now) continue;
+      lease.hasLapsed = true;
+      this.#standing.delete(lease);
     }
   }
 

@@ -1,13 +1,15 @@
-// `npm run simulate -- --seeds N --seed S [--verbose]`: runs N simulations from seed S on.
+// `npm run simulate -- --engine memory|nats --seeds N --seed S [--verbose]`: runs N simulations from seed S on.
 import { parseArgs } from "node:util";
 import { failureText } from "./report.js";
 import { simulate } from "./simulate.js";
+import { type EngineName, engineNames } from "./world.js";
 
-const usage = "Usage: npm run simulate -- [--seeds N] [--seed S] [--verbose]";
+const usage = "Usage: npm run simulate -- [--engine memory|nats] [--seeds N] [--seed S] [--verbose]";
 const seedsMax = 10_000_000;
 const seedMax = 2 ** 32 - 1;
 
 interface Wish {
+  readonly engine: EngineName;
   readonly seeds: number;
   readonly first: number;
   readonly verbose: boolean;
@@ -17,6 +19,7 @@ function wishOf(given: readonly string[]): Wish {
   const { values } = parseArgs({
     args: [...given],
     options: {
+      engine: { type: "string", default: "memory" },
       seeds: { type: "string", default: "100" },
       seed: { type: "string", default: "1" },
       verbose: { type: "boolean", default: false },
@@ -24,7 +27,9 @@ function wishOf(given: readonly string[]): Wish {
   });
   const seeds = wholeNumber("seeds", values.seeds, 1, seedsMax);
   const first = wholeNumber("seed", values.seed, 0, seedMax);
-  return { seeds, first, verbose: values.verbose };
+  const engine = engineNames.find((name) => name === values.engine);
+  if (!engine) throw new Error(`--engine must be ${engineNames.join(" or ")}.`);
+  return { engine, seeds, first, verbose: values.verbose };
 }
 
 function wholeNumber(name: string, text: string, least: number, most: number): number {
@@ -33,14 +38,14 @@ function wholeNumber(name: string, text: string, least: number, most: number): n
   throw new Error(`--${name} must be a whole number from ${least} to ${most}, not "${text}".`);
 }
 
-async function run({ seeds, first, verbose }: Wish): Promise<number> {
+async function run({ engine, seeds, first, verbose }: Wish): Promise<number> {
   const startedAt = performance.now();
   const failed: number[] = [];
   let jobs = 0;
   let events = 0;
   let entries = 0;
   for (let count = 1; count <= seeds; count++) {
-    const outcome = await simulate(first + count - 1, { verbose });
+    const outcome = await simulate(first + count - 1, { engine, verbose });
     jobs += outcome.jobs;
     events += outcome.events;
     entries += outcome.entries;

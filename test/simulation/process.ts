@@ -13,7 +13,8 @@ export class WallClock implements Clock {
   }
 
   now(): number {
-    return this.fake.now() + this.#jumpedMs;
+    // A wall clock tells whole milliseconds.
+    return Math.floor(this.fake.now()) + this.#jumpedMs;
   }
 
   monotonic(): number {

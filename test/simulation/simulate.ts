@@ -1,18 +1,18 @@
 // One simulation: a storm over a few processes and jobs, then everything heals and every job must end.
 import { createHash } from "node:crypto";
 import { boundJobs } from "#millrace/contract/definition.js";
-import type { EventName } from "#millrace/core/event.js";
+import type { EventName, JobEvent } from "#millrace/core/event.js";
 import { Caller } from "./callers.js";
 import { contract, leaseMs } from "./contract.js";
-import type { Weather } from "./engines.js";
 import { CallersLedger } from "./ledger.js";
 import type { Random } from "./random.js";
 import { allEnded, judge, readFeed } from "./verdict.js";
-import { type Crew, World } from "./world.js";
+import { type Crew, type EngineName, World } from "./world.js";
 
 /** What a simulation gave. */
 export interface SimulationOutcome {
   readonly seed: number;
+  readonly engine: EngineName;
   /** Every rule that was broken, in sentences; empty when all is well. */
   readonly violations: readonly string[];
   /** The hash of the whole log: equal for equal seeds. */
@@ -37,9 +37,10 @@ const pollMaxMs = 5_000;
 /** Runs the simulation of one seed. */
 export async function simulate(
   seed: number,
-  options: { readonly verbose?: boolean } = {},
+  options: { readonly engine?: EngineName; readonly verbose?: boolean } = {},
 ): Promise<SimulationOutcome> {
-  const world = new World(seed, options.verbose ?? false);
+  const { engine = "memory", verbose = false } = options;
+  const world = new World({ seed, engine, verbose });
   const faults: string[] = [];
   const onFault = (reason: unknown) => {
     const text = reason instanceof Error ? (reason.stack ?? reason.message) : String(reason);
@@ -55,9 +56,11 @@ export async function simulate(
     const evidence = { jobs, engine: world.engine, events, callers, handlers: world.ledger };
     const violations = [...faults, ...(await judge(evidence))];
     if (!isHealed) violations.push(`Not every job ended within ${healMaxMs} ms after the storm.`);
+    for (const event of events) world.trace(eventLine(event));
     await world.engine.close();
     return {
       seed,
+      engine,
       violations,
       hash: createHash("sha256").update(JSON.stringify(events)).digest("hex"),
       jobs: events.filter(({ name }) => name === "created").length,
@@ -69,6 +72,13 @@ export async function simulate(
   } finally {
     process.off("unhandledRejection", onFault);
   }
+}
+
+/** An event of the log in one line. */
+function eventLine(event: JobEvent): string {
+  const { name, jobId, version, actor, previousState, state } = event;
+  const token = "token" in event ? ` under token ${event.token}` : "";
+  return `the log: ${jobId} ${name} (${version}, ${previousState} to ${state}${token}) by ${actor} at ${event.at}`;
 }
 
 /** The time of trouble. */
@@ -92,7 +102,7 @@ class Storm {
     const random = this.#random;
     for (let index = 1; index <= random.whole(2, 3); index++) this.#world.startCrew(`w${index}`);
     this.#callers = [1, 2].map((index) => this.#newCaller(`c${index}`));
-    this.#world.weather = randomWeather(random);
+    this.#world.weather = this.#world.store.weather(random);
     for (let job = random.whole(8, 35); job > 0; job--) this.#plan((caller) => caller.create());
     for (let count = random.whole(0, 20); count > 0; count--) this.#plan((one) => one.command());
     for (let count = random.whole(0, 4); count > 0; count--) this.#plan((one) => one.operate());
@@ -125,7 +135,8 @@ class Storm {
   #strike(): void {
     if (this.#isOver) return;
     const random = this.#random;
-    const { crews, wall, trace } = this.#world;
+    const { crews, wall, trace, store } = this.#world;
+    if (store.strike && random.chance(0.2)) return trace(store.strike(random));
     const draw = random.next();
     if (draw < 0.15) {
       const byMs = random.chance(0.6) ? random.whole(100, 2 * leaseMs) : -random.whole(1, 1_500);
@@ -174,20 +185,6 @@ class Storm {
       if (!this.#isOver) this.#world.startCrew(instance);
     });
   }
-}
-
-/** Each seed has weather of its own: some kinds of trouble are frequent, others are absent. */
-function randomWeather(random: Random): Weather {
-  const likely = (most: number) => (random.chance(0.5) ? random.next() * most : 0);
-  return {
-    lostRequest: likely(0.1),
-    lostReply: likely(0.1),
-    repeated: likely(0.1),
-    slow: likely(0.5),
-    stuck: likely(0.04),
-    crash: likely(0.02),
-    lostHint: likely(0.5),
-  };
 }
 
 /** Ends all trouble, lets fresh processes in, and waits until every job has ended and every lease has run out. */

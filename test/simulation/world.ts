@@ -2,13 +2,13 @@
 import { type Client, createClient } from "#millrace/client/client.js";
 import type { Runtime } from "#millrace/client/runtime.js";
 import type { ClaimAnswer, Engine } from "#millrace/engine/engine.js";
-import { openMemory } from "#millrace/engine/memory/engine.js";
 import { createKeeper, type Keeper } from "#millrace/keeper/keeper.js";
 import { FakeClock } from "#millrace/testing/fake-clock.js";
 import { createWorker, type Worker } from "#millrace/worker/worker.js";
 import { contract, type JobType, jobTypes, workerJobs } from "./contract.js";
-import { calm, faultyEngine, observedEngine, type Weather } from "./engines.js";
+import { calm, MemoryStore, type SimulatedStore, type Weather } from "./engines.js";
 import { HandlerLedger } from "./ledger.js";
+import { NatsStore } from "./nats/store.js";
 import { SimulatedProcess, WallClock } from "./process.js";
 import { Random, seededIds } from "./random.js";
 
@@ -16,8 +16,21 @@ import { Random, seededIds } from "./random.js";
 export interface Crew {
   readonly instance: string;
   readonly process: SimulatedProcess;
+  readonly engine: Engine;
   readonly worker: Worker;
   readonly keeper: Keeper;
+}
+
+/** The engines that can be simulated. */
+export const engineNames = ["memory", "nats"] as const;
+
+export type EngineName = (typeof engineNames)[number];
+
+/** What a simulation is made of. */
+export interface WorldOptions {
+  readonly seed: number;
+  readonly engine: EngineName;
+  readonly verbose: boolean;
 }
 
 /** How long handlers may take to stop. */
@@ -28,8 +41,7 @@ export class World {
   readonly wall = new WallClock(this.fake);
   readonly ledger = new HandlerLedger();
   readonly random: Random;
-  /** The store without faults, for the simulation's own eyes. */
-  readonly engine: Engine;
+  readonly store: SimulatedStore;
   readonly lines: string[] = [];
   readonly crews: Crew[] = [];
   /** The few job types of this world, so that their jobs meet often. */
@@ -39,12 +51,20 @@ export class World {
   readonly #cutOff = new Set<SimulatedProcess>();
   #processes = 0;
 
-  constructor(seed: number, isVerbose: boolean) {
+  constructor({ seed, engine, verbose }: WorldOptions) {
     this.random = new Random(seed);
     const count = this.random.whole(2, 5);
     this.types = Array.from({ length: count }, () => this.random.pick(jobTypes));
-    this.#isVerbose = isVerbose;
-    this.engine = observedEngine(openMemory({ clock: this.wall }), this.ledger);
+    this.#isVerbose = verbose;
+    this.store =
+      engine === "memory"
+        ? new MemoryStore(this.wall, this.ledger)
+        : new NatsStore(this.wall, this.ledger, this.random);
+  }
+
+  /** The store without faults, for the simulation's own eyes. */
+  get engine(): Engine {
+    return this.store.engine;
   }
 
   readonly trace = (line: string): void => {
@@ -62,7 +82,7 @@ export class World {
     const jobs = workerJobs({ process, tokens, ledger, types });
     const worker = createWorker({ client, jobs, graceMs, concurrency: 6 });
     const keeper = createKeeper({ runtime, contract });
-    const crew = { instance, process, worker, keeper };
+    const crew = { instance, process, engine, worker, keeper };
     this.crews.push(crew);
     process.onGone(() => this.crews.splice(this.crews.indexOf(crew), 1));
     this.trace(`${process.name} starts`);
@@ -72,10 +92,12 @@ export class World {
   }
 
   /** Stops a process as a deployment does. When it hangs, it is killed in the end. */
-  async stopCrew({ process, worker, keeper }: Crew): Promise<void> {
+  async stopCrew({ process, engine, worker, keeper }: Crew): Promise<void> {
     this.trace(`${process.name} stops`);
     this.fake.after(20_000, () => process.end());
     await Promise.all([worker.stop(), keeper.stop()]);
+    // All processes share the one memory engine.
+    if (engine.capabilities.shared) await engine.close();
     this.trace(`${process.name} has stopped`);
     process.end();
   }
@@ -108,7 +130,7 @@ export class World {
   }
 
   #engineOf(process: SimulatedProcess): Engine {
-    return faultyEngine(this.engine, {
+    return this.store.engineOf({
       process,
       random: this.random.fork(),
       weather: () => this.weather,

@@ -236,6 +236,9 @@ export class Claims {
       return lease && lease.until > now() ? "leave" : "drop";
     }
     if (job.state !== "pending" && job.state !== "retry") return "drop";
+    // A ticket of an earlier start does not shorten the wait. One that was written when the time had come counts, even if
+    // the clock has gone back since.
+    if (job.runAt > now() && eventOf(delivery).at < job.runAt) return "drop";
     if (job.key && !(await keys.hasSlot(job))) return "drop";
     return claimVerdict(job, now()) === "expire" ? "expire" : "start";
   }

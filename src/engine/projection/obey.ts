@@ -52,6 +52,8 @@ export function* applyEntries(
 
 function isIgnored(known: Known | undefined, entry: FlatEntry, change: FlatChange): boolean {
   const { id: jobId, version, expectToken } = change;
+  // The log of a removed job is gone but for this event, perhaps before the projection has seen all of it.
+  if (change.name === "deleted" && known && version > known.slim.version) return false;
   const event = { jobId, service: entry.service, name: change.name as EventName, version };
   const told = expectToken === null ? event : { ...event, token: expectToken };
   return ignoredReason(known ? standing(known) : null, told) !== null;
@@ -234,22 +236,28 @@ function* remove(
     yield* moveOn(tx, { slim, lease }, { ...change, state: "cancelled" }, false);
   } else if (isOpen(known)) yield* leaveLine(slim, null);
   const takeovers = key === null ? 0 : yield* countTakeovers(n);
-  yield* removeJob({ n, id, chain_id: chainId, state: isOpen(known) ? null : slim.state });
+  yield* removeJob({ n, id, chain_id: chainId, state: endBefore(change) });
   if (key === null) return;
   yield* forgetOfKey(tx, { n, key }, takeovers);
   if (isOpen(known)) yield* promoteKey(tx, key);
 }
 
 /** Where the rest of a removed job's log is gone, its last event still tells those who waited for it how it ended. */
-function* tellDependents({ id, values }: FlatChange): Step<void> {
-  const [, , , , , previous] = values;
-  const last = previous as JobState | null;
-  if (last === null) return;
+function* tellDependents(change: FlatChange): Step<void> {
+  const [, , , , , previous] = change.values;
+  if (previous === null) return;
   yield {
     sql: `UPDATE blockers SET state = ? WHERE blocker = ? AND state IS NULL
       AND (chain = 0 OR NOT EXISTS (SELECT 1 FROM jobs m WHERE m.chain_id = blockers.blocker))`,
-    values: [isEnded(last) ? last : "cancelled", id],
+    values: [endBefore(change) ?? "cancelled", change.id],
   };
+}
+
+/** How a removed job had ended, as its last event tells; `null` if it had not. */
+function endBefore({ values }: FlatChange): JobState | null {
+  const [, , , , , previous] = values;
+  const last = previous as JobState | null;
+  return last !== null && isEnded(last) ? last : null;
 }
 
 function ended(slim: Slim, change: FlatChange): Slim {

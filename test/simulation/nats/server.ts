@@ -93,8 +93,13 @@ export class SimulatedServer {
       const messages = this.streams[stream].after(filter, after, chunkMax);
       if (messages.length > 0) return messages;
       await new Promise<void>((resolve) => {
-        this.#followers.add(resolve);
-        signal.addEventListener("abort", () => resolve(), { once: true });
+        const wake = () => {
+          signal.removeEventListener("abort", wake);
+          this.#followers.delete(wake);
+          resolve();
+        };
+        this.#followers.add(wake);
+        signal.addEventListener("abort", wake);
       });
     }
     return [];
