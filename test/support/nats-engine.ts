@@ -1,5 +1,6 @@
 // JetStream engines whose port a test stands in front of: it can lose an answer, let a process die between two
 // steps, or hold a step back until something else has happened.
+import { randomUUID } from "node:crypto";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -140,6 +141,7 @@ async function openInterfered(
     subjects,
     topology,
     clock: new ServerClock(clock, null),
+    session: randomUUID(),
     openProjection: () =>
       openProjection(address.projection ?? "", {
         identity: address.prefix,

@@ -28,7 +28,8 @@ const roomTable: Readonly<Record<string, readonly string[]>> = {
   keeper: upToClient,
   service: upToService,
   fleet: upToService,
-  server: upToServer,
+  // It speaks NATS, and makes an admin runtime of the engine on NATS and its projection.
+  server: [...upToServer, "engine/nats", "engine/projection"],
   cli: [...upToServer, ...concreteEngines],
   testing: [...upToService, ...concreteEngines],
   conformance: [...upToService, ...concreteEngines],

@@ -35,7 +35,7 @@ export interface LoggedJob {
 }
 
 /** The headers that every event has, and those of a start. */
-export function headersOf(event: JobEvent, start?: StartFacts): Record<string, string> {
+function headersOf(event: JobEvent, start?: StartFacts): Record<string, string> {
   const { requestId, traceparent, tracestate } = event.context;
   const headers: Record<string, string> = {
     "Nats-Msg-Id": headerText(event.id),
@@ -113,7 +113,7 @@ export function startFactsOf({ header }: StoredMessage): StartFacts {
 const plainTokens = 6;
 
 /** Whether a message makes its job claimable. */
-export function isTicket({ subject }: StoredMessage): boolean {
+function isTicket({ subject }: StoredMessage): boolean {
   return subject.split(".").length > plainTokens;
 }
 

@@ -25,7 +25,7 @@ import { casRoundsMax, type PlacedRecord, type Records } from "./records.js";
 import type { Subjects } from "./subjects.js";
 
 /** The record of a key. */
-export function keyRecordId(service: string, hash: string): string {
+function keyRecordId(service: string, hash: string): string {
   return `key/${service}/${hash}`;
 }
 
