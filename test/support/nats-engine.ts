@@ -31,7 +31,7 @@ export interface Step {
 export type Interference = (step: Step, go: () => Promise<unknown>) => Promise<unknown>;
 
 /** A process that has died: nothing that it was about to do ever happens. */
-export const dead: Promise<never> = new Promise(() => {});
+const dead: Promise<never> = new Promise(() => {});
 
 /** Dies before the first step that is meant. */
 export function diesBefore(isMeant: (step: Step) => boolean): Interference {

@@ -34,7 +34,7 @@ const roomTable: Readonly<Record<string, readonly string[]>> = {
   testing: [...upToService, ...concreteEngines],
   conformance: [...upToService, ...concreteEngines],
   "index.ts": [...upToServer, ...concreteEngines],
-  "nats.ts": [...upToServer, ...concreteEngines],
+  "nats.ts": [...upToServer, ...concreteEngines, "engine/projection"],
 };
 
 /** The one file that turns a URL into an engine, and so names each of them, by `import()`. */

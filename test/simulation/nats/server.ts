@@ -121,7 +121,7 @@ export interface Wire {
 }
 
 /** The wire that never fails. */
-export const plainWire: Wire = {
+const plainWire: Wire = {
   request: async (_what, work) => work(),
   send: (_what, work) => work(),
   arrival: async () => {},
