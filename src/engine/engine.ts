@@ -32,7 +32,8 @@ export interface Change {
     readonly after: readonly RecordWrite[];
   };
   /**
-   * What follows from the event, in order: the create of a continuation, and what happens to it at once.
+   * What follows from the event, in order: what happens to a new job at once, the create of a continuation, and what
+   * happens to that at once.
    * It is stored if and only if the event is. A continuation that a full key refuses, or would answer with
    * another job, is created and `skipped`, and what follows from it in turn is dropped.
    */
@@ -186,6 +187,8 @@ export interface Engine {
    * A `created` event with a key is admitted under the key's policy by `core`'s `admit`,
    * and a job that it replaces is `skipped` in the same step. A `deleted` event removes the job and its log.
    * A `created` event with blockers is refused unless each of them exists, also by an earlier change of this call.
+   * A shared store without transactions answers `exists` also for a `created` event that was decided before a job of its id was
+   * deleted, as long as the `deleted` event lies in the log: it may be a late repetition of the very job.
    * Ending an active job from outside keeps its key and cap slots until its worker confirms or its lease lapses,
    * and the id of one that was deleted is taken for as long. What the keeper gives under a token says that the
    * lease of that token has lapsed, and is a `conflict` where it has been renewed.

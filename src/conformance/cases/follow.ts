@@ -89,6 +89,20 @@ export const followCases = concern("follow", [
     },
   },
   {
+    name: "what happens to a new job at once is stored with its creation",
+    async run(env) {
+      const create = env.creation({ id: "only" });
+      const skip = env.change(env.folded(create), { command: "skip", reason: "rejected late" });
+      assert.deepEqual(await env.append({ ...create, follow: [skip] }), appended);
+      assert.deepEqual(await env.historyNames("only"), ["created", "skipped"]);
+      assert.equal((await env.load("only")).reason, "rejected late");
+      await env.nothingClaimable();
+      const again = { ...create, follow: [skip] };
+      assert.deepEqual(await env.append(again), { outcome: "exists" });
+      assert.deepEqual(await env.historyNames("only"), ["created", "skipped"]);
+    },
+  },
+  {
     name: "a continuation that a full key refuses is created and skipped, with what follows from it dropped",
     async run(env) {
       for (const whenFull of ["reject", "coalesce"] as const) {

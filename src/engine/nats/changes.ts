@@ -140,15 +140,14 @@ export class Changes {
     for (let round = 0; round < roundsMax; round++) {
       const prepared = await this.#prepare(event, lastSeq, false);
       if (prepared.refusal) return prepared.refusal;
-      const then = await this.#prepareFollow(follow);
-      const items = [...prepared.items, ...then.flatMap(({ items }) => items)];
-      const publication = await log.appendAll(items);
+      const all = await this.#prepareFollow(follow, [prepared]);
+      const publication = await log.appendAll(all.flatMap(({ items }) => items));
       if (publication.outcome === "stored") {
-        await this.#created([prepared, ...then]);
+        await this.#created(all);
         const policy = prepared.created.policy;
         return policy && event.key ? { outcome: "appended", policy } : { outcome: "appended" };
       }
-      for (const { keyed } of [prepared, ...then]) await keyed?.refused();
+      for (const { keyed } of all) await keyed?.refused();
       const free = await this.#freeId(event);
       if (free === null) return exists;
       lastSeq = free;
@@ -156,11 +155,14 @@ export class Changes {
     throw new Error(`Job ${event.jobId} could not be created for ${roundsMax} conflicts.`);
   }
 
-  /** Where a new job of an id begins: behind a deleted one of that id; `null` if the id is taken. */
-  async #freeId({ jobId, service }: JobEvent): Promise<number | null> {
+  /**
+   * Where a new job of an id begins: behind a deleted one of that id; `null` if the id is taken. A create that was
+   * decided before the deletion comes late, and may be the very job that was deleted.
+   */
+  async #freeId({ jobId, service, at }: JobEvent): Promise<number | null> {
     const { log, records, now } = this.#context;
-    const { job, lastSeq } = await log.load(jobId);
-    if (job !== null) return null;
+    const { job, lastSeq, deletedAt } = await log.load(jobId);
+    if (job !== null || deletedAt > at) return null;
     if (lastSeq === 0) return 0;
     const { record } = await records.get(heldRecordId(service, jobId));
     const body = record?.body as { readonly until?: number } | undefined;
@@ -214,15 +216,16 @@ export class Changes {
   }
 
   /**
-   * What follows from a change, which may end a job whose place under a key is free then. What follows from a
-   * continuation that its key refused is dropped.
+   * What follows from a change, behind the create that it may be, or beside the end of a job whose place under a key
+   * is free then. What follows from a continuation that its key refused is dropped.
    */
   async #prepareFollow(
     follow: readonly Change[],
+    created: readonly PreparedCreate[],
     leavingId?: string,
   ): Promise<readonly PreparedCreate[]> {
     const { subjects } = this.#context;
-    const prepared: PreparedCreate[] = [];
+    const prepared = [...created];
     let refused: string | null = null;
     for (const { event } of follow) {
       if (event.jobId === refused) break;
@@ -286,7 +289,7 @@ export class Changes {
       const expect = { filter: subjects.jobFilter(job.service, job.id), seq: logged.lastSeq };
       const item = { jobId: job.id, message: messageOf(subject, event, expect) };
       const leavingId = after && isEnded(after.state) && heldUntil === null ? job.id : undefined;
-      const then = await this.#prepareFollow(change.follow ?? [], leavingId);
+      const then = await this.#prepareFollow(change.follow ?? [], [], leavingId);
       const items = [item, ...then.flatMap((create) => create.items)];
       const publication = await log.appendAll(items);
       if (publication.outcome === "stored") {

@@ -30,6 +30,8 @@ export interface LoggedJob {
   readonly lastSeq: number;
   /** The position of the newest ticket. */
   readonly ticketSeq: number;
+  /** When a job of this id was last deleted, as far as the log remembers; 0 where none was. */
+  readonly deletedAt: number;
   /** The facts of each start, by token. */
   readonly starts: ReadonlyMap<number, StartFacts>;
 }
@@ -129,6 +131,7 @@ export const noJob: LoggedJob = {
   seqs: [],
   lastSeq: 0,
   ticketSeq: 0,
+  deletedAt: 0,
   starts: new Map(),
 };
 
@@ -138,7 +141,7 @@ export function foldMessages(
   messages: readonly StoredMessage[],
   from: LoggedJob = noJob,
 ): LoggedJob {
-  let { job, lastSeq, ticketSeq } = from;
+  let { job, lastSeq, ticketSeq, deletedAt } = from;
   let events = [...from.events];
   const seqs = [...from.seqs];
   const starts = new Map(from.starts);
@@ -148,11 +151,12 @@ export function foldMessages(
     if (!isNoteMessage(prefix, message)) lastSeq = message.seq;
     if (isTicket(message)) ticketSeq = message.seq;
     if (event.name === "started") starts.set(event.token, startFactsOf(message));
+    if (event.name === "deleted") deletedAt = event.at;
     const evolution = evolve(job, event);
     job = evolution.job;
     if (evolution.ignored !== null || event.name === "ready") continue;
     events.push(event);
     if (job === null) events = [];
   }
-  return { job, events, seqs, lastSeq, ticketSeq, starts };
+  return { job, events, seqs, lastSeq, ticketSeq, deletedAt, starts };
 }

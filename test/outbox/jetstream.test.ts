@@ -1,0 +1,109 @@
+// Creating in a transaction of one's own database, executing on JetStream.
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { connect } from "millrace";
+import { describe, expect, it, onTestFinished } from "vitest";
+import type { Change } from "#millrace/engine/engine.js";
+import { openEngine } from "#millrace/engine/open.js";
+import { startChild } from "../crash/children.js";
+import { freshPrefix } from "../support/nats.js";
+import { emptied, type Home, homes } from "./shop.js";
+import { changed, shop } from "./shop-contract.js";
+
+const keeper = { ttlMs: 300, renewMs: 100, tickMs: 50 };
+
+/** The URL of a store on JetStream, whose lists lie in a file of their own. */
+async function freshStore(): Promise<string> {
+  const { storeUrl } = await freshPrefix();
+  const folder = await mkdtemp(join(tmpdir(), "millrace-outbox-"));
+  onTestFinished(() => rm(folder, { recursive: true, force: true }));
+  const url = new URL(storeUrl);
+  url.searchParams.set("projection", `file:${join(folder, "projection.db")}`);
+  return url.href;
+}
+
+async function openShop(home: Home, url: string) {
+  const service = await connect(shop, { url, outbox: home.outbox, keeper });
+  onTestFinished(() => service.stop());
+  return service;
+}
+
+describe.for(homes)("an outbox in $name before JetStream", ({ fresh }) => {
+  it("gives jobs to the stream, once, and skips what a key refuses late", async () => {
+    const home = await fresh();
+    const service = await openShop(home, await freshStore());
+    service.jobs.charge.handle(({ payload }) => ({ paid: payload.orderId }));
+    await service.start();
+    const { charged, strict } = await home.within(async (tx) => ({
+      charged: await service.jobs.charge.create({ orderId: "o-1" }, { tx }).orThrow(),
+      strict: [
+        await service.jobs.strict.create({ orderId: "o-1" }, { tx }).orThrow(),
+        await service.jobs.strict.create({ orderId: "o-1" }, { tx }).orThrow(),
+      ],
+    }));
+    expect(await charged.wait().orThrow()).toEqual({ paid: "o-1" });
+    await emptied(home);
+    const names = await Promise.all(
+      strict.map(async (ref) => (await ref.events().orThrow()).map(({ name }) => name)),
+    );
+    expect(names).toEqual([["created"], ["created", "skipped"]]);
+  });
+
+  it.for(["taken", "half published", "published"])(
+    "neither loses nor doubles when its relay is killed that has %s",
+    async (step) => {
+      const home = await fresh();
+      const url = await freshStore();
+      const service = await openShop(home, url);
+      const ids = await home.within(async (tx) => {
+        const jobs = Array.from({ length: 20 }, (_, index) => ({
+          payload: { orderId: `o-${index % 5}` },
+        }));
+        const charged = await service.jobs.charge.createMany(jobs, { tx }).orThrow();
+        const lined = await service.jobs.lined.createMany(jobs, { tx }).orThrow();
+        return [...charged, ...lined].map((each) => each.unwrap().id);
+      });
+      const killed = startChild("../outbox/relay-child.ts", [url, home.outbox, step]);
+      expect(await killed.ended).toMatchObject({ signal: "SIGKILL", errors: "" });
+      expect(await home.rows()).toBe(40);
+      await service.start();
+      await emptied(home);
+      for (const id of ids) {
+        const events = await service.ref(id).events().orThrow();
+        expect(events.map(({ name }) => name).filter((name) => name === "created")).toHaveLength(1);
+      }
+    },
+  );
+});
+
+it("does not bring a job back that was deleted between publishing and removing", async () => {
+  const home = await homes[0]?.fresh();
+  if (home === undefined) throw new Error("There is a home.");
+  const url = await freshStore();
+  const engine = await openEngine(url);
+  onTestFinished(() => engine.close());
+  // The first publishing takes effect, the job is deleted, and only then is the answer lost.
+  let isFirst = true;
+  const append = async (changes: readonly Change[]) => {
+    const answers = await engine.append(changes);
+    if (!isFirst) return answers;
+    isFirst = false;
+    await service.ref("mine").delete({ force: true }).orThrow();
+    throw new Error("The answer is lost.");
+  };
+  const service = await connect(shop, {
+    engine: changed(engine, { append }),
+    outbox: home.outbox,
+    keeper,
+  });
+  onTestFinished(() => service.stop());
+  await home.within((tx) =>
+    service.jobs.charge.create({ orderId: "o-1" }, { tx, id: "mine" }).orThrow(),
+  );
+  await service.start();
+  await emptied(home);
+  expect(await service.ref("mine").get()).toMatchObject({ error: { _tag: "JobNotFound" } });
+  // Who creates it anew means it.
+  expect((await service.jobs.charge.create({ orderId: "o-2" }, { id: "mine" })).isOk()).toBe(true);
+});
