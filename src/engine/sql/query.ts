@@ -220,9 +220,10 @@ export function* readJob(id: string): Step<JobRow | null> {
   return row ? jobRow(row) : null;
 }
 
-/** How many jobs are in which state, from index entries and slim rows alone where names are the only filter. */
+/** How many jobs are in which state, from index entries and slim rows alone where names and states are the only filter. */
 export function* countJobs(filter: JobFilter): Step<readonly StateCount[]> {
-  const rows = onlyNames(filter) ? yield* countByIndex(filter) : yield* countByRows(filter);
+  const { state, ...rest } = filter;
+  const rows = onlyNames(rest) ? yield* countByIndex(rest, state) : yield* countByRows(filter);
   return rows.map((row) => ({
     service: text(row, "service"),
     type: text(row, "type"),
@@ -237,18 +238,24 @@ function onlyNames(filter: JobFilter): boolean {
   return Object.values(rest).every((value) => value === undefined);
 }
 
-function* countByIndex(filter: JobFilter): Step<readonly SqlRow[]> {
-  const lanes = laneCondition(filter, "c.lane");
-  const condition = lanes ? `WHERE ${lanes.sql}` : "";
+const countEnded = "SELECT lane, state, count(*) AS count FROM ended GROUP BY lane, state";
+const countOpen = `SELECT lane, state, count(*) AS count FROM waiting GROUP BY lane, state
+  UNION ALL SELECT lane, state, count(*) FROM ready GROUP BY lane, state
+  UNION ALL SELECT lane, 'active', count(*) FROM leases GROUP BY lane`;
+
+function* countByIndex(names: JobFilter, states: JobFilter["state"]): Step<readonly SqlRow[]> {
+  const counts: string[] = [];
+  if (states?.some(isEnded) ?? true) counts.push(countEnded);
+  if (states?.some((state) => !isEnded(state)) ?? true) counts.push(countOpen);
+  if (counts.length === 0) return [];
+  const lanes = laneCondition(names, "c.lane");
+  const conditions = lanes ? [lanes.sql] : [];
+  if (states) conditions.push(`c.state IN (${states.map(() => "?").join(",")})`);
   return yield {
-    sql: `SELECT l.service, l.type, l.queue, c.state, sum(c.count) AS count FROM (
-        SELECT lane, state, count(*) AS count FROM ended GROUP BY lane, state
-        UNION ALL SELECT lane, state, count(*) FROM waiting GROUP BY lane, state
-        UNION ALL SELECT lane, state, count(*) FROM ready GROUP BY lane, state
-        UNION ALL SELECT lane, 'active', count(*) FROM leases GROUP BY lane
-      ) AS c JOIN lanes l ON l.id = c.lane ${condition}
+    sql: `SELECT l.service, l.type, l.queue, c.state, sum(c.count) AS count FROM (${counts.join(" UNION ALL ")}) AS c
+      JOIN lanes l ON l.id = c.lane ${conditions.length > 0 ? `WHERE ${conditions.join(" AND ")}` : ""}
       GROUP BY l.service, l.type, l.queue, c.state ORDER BY l.service, l.type, l.queue, c.state`,
-    values: lanes?.values ?? [],
+    values: [...(lanes?.values ?? []), ...(states ?? [])],
   };
 }
 
