@@ -11,6 +11,8 @@ export interface CapPlace {
   readonly token: number;
   /** When it was taken, so that one whose job never started can be told. */
   readonly since: number;
+  /** The claim that took it. A job may be offered twice, and only one of the claims will start it. */
+  readonly by: string;
   /** Its job was ended from outside: held until the worker confirms, or until then. */
   readonly until?: number;
 }
@@ -64,14 +66,14 @@ export class Caps {
     });
   }
 
-  /** Gives places back. */
-  async free(ids: readonly string[], jobId: string, token: number): Promise<void> {
-    for (const id of ids) {
-      await this.#change(id, (places) => {
-        const left = places.filter((place) => place.id !== jobId || place.token !== token);
-        return left.length === places.length ? places : left;
-      });
-    }
+  /** Gives the places of a start back, whoever took them. */
+  free(ids: readonly string[], jobId: string, token: number): Promise<void> {
+    return this.#remove(ids, (place) => place.id === jobId && place.token === token);
+  }
+
+  /** Gives the places back that a claim has taken and does not need. */
+  freeOf(ids: readonly string[], claim: string): Promise<void> {
+    return this.#remove(ids, ({ by }) => by === claim);
   }
 
   /** Keeps the places of a job that was ended from outside, until its worker confirms or a time has come. */
@@ -102,6 +104,13 @@ export class Caps {
           : places,
       );
     }
+  }
+
+  async #remove(ids: readonly string[], isMeant: (place: CapPlace) => boolean): Promise<void> {
+    for (const id of ids)
+      await this.#change(id, (places) =>
+        places.some(isMeant) ? places.filter((place) => !isMeant(place)) : places,
+      );
   }
 
   #change(id: string, change: (places: Places) => Places): Promise<void> {

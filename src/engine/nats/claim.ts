@@ -7,7 +7,7 @@ import { evolve } from "../../core/evolve.js";
 import type { Job } from "../../core/job.js";
 import type { ClaimAsk, ClaimedJob, ClaimLane } from "../engine.js";
 import { type QueueSettings, recordId } from "../record.js";
-import { type CapScope, type Caps, capsOf } from "./caps.js";
+import { type CapPlace, type CapScope, type Caps, capsOf } from "./caps.js";
 import type { Changes } from "./changes.js";
 import { eventOf, foldMessages, type LoggedJob, messageOf, type StartFacts } from "./entry.js";
 import type { Held } from "./held.js";
@@ -216,13 +216,14 @@ export class Claims {
 
   /** What a ticket's job has come to. A fresh creation is all there is of its job, unless the start is refused. */
   async #look(delivery: Delivery): Promise<Candidate> {
-    const { log, subjects } = this.#context;
+    const { log, subjects, newEventId } = this.#context;
     const event = eventOf(delivery);
     const isFresh = event.name === "created" && !delivery.isRedelivery;
     const logged = isFresh
       ? foldMessages(subjects.prefix, [delivery])
       : await log.load(event.jobId);
-    return { delivery, logged, verdict: await this.#verdict(delivery, logged) };
+    const verdict = await this.#verdict(delivery, logged);
+    return { delivery, logged, verdict, claim: newEventId() };
   }
 
   async #verdict(delivery: Delivery, logged: LoggedJob): Promise<Verdict> {
@@ -252,25 +253,24 @@ export class Claims {
     let left = candidates;
     for (const [index, cap] of caps.entries()) {
       if (left.length === 0) break;
-      const wanted = left.map(({ logged: { job } }) => placeFor(job, now()));
-      const granted = new Set((await records.take(cap, wanted, now())).map(({ id }) => id));
-      const passed = left.filter(({ logged: { job } }) => !granted.has(job?.id ?? ""));
+      const wanted = left.map((candidate) => placeFor(candidate, now()));
+      const granted = new Set((await records.take(cap, wanted, now())).map(({ by }) => by));
+      const passed = left.filter(({ claim }) => !granted.has(claim));
       // Others were faster: there is no room left, whatever was counted before.
       if (passed.length > 0) cap.left = 0;
-      for (const { delivery, logged } of passed) {
-        if (logged.job) await this.#freePlaces(caps.slice(0, index), logged.job);
-        port.giveBack(delivery);
+      for (const candidate of passed) {
+        await this.#freePlaces(caps.slice(0, index), candidate);
+        port.giveBack(candidate.delivery);
       }
-      left = left.filter(({ logged: { job } }) => granted.has(job?.id ?? ""));
+      left = left.filter(({ claim }) => granted.has(claim));
     }
     return left;
   }
 
-  #freePlaces(caps: readonly { readonly id: string }[], job: Job): Promise<void> {
-    return this.#context.caps.free(
+  #freePlaces(caps: readonly { readonly id: string }[], { claim }: Candidate): Promise<void> {
+    return this.#context.caps.freeOf(
       caps.map(({ id }) => id),
-      job.id,
-      job.token + 1,
+      claim,
     );
   }
 
@@ -303,8 +303,10 @@ export class Claims {
       }
       logged = await log.load(job.id);
       const verdict = await this.#verdict(delivery, logged);
-      if (verdict === "start") continue;
-      await this.#freePlaces(lane.caps, job);
+      // The places were taken for one token.
+      if (verdict === "start" && logged.job?.token === job.token) continue;
+      await this.#freePlaces(lane.caps, candidate);
+      if (verdict === "start") port.giveBack(delivery);
       if (verdict === "drop") await port.acknowledge([delivery]);
       if (verdict === "expire" && logged.job) await this.#expire(logged.job, worker);
       return null;
@@ -339,10 +341,12 @@ interface Candidate {
   readonly delivery: Delivery;
   readonly logged: LoggedJob;
   readonly verdict: Verdict;
+  /** Tells this claim of the job from others. */
+  readonly claim: string;
 }
 
-function placeFor(job: Job | null, now: number) {
-  return { id: job?.id ?? "", token: (job?.token ?? 0) + 1, since: now };
+function placeFor({ logged: { job }, claim }: Candidate, now: number): CapPlace {
+  return { id: job?.id ?? "", token: (job?.token ?? 0) + 1, since: now, by: claim };
 }
 
 /** A lane's name ends with the version of the type. */
