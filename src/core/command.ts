@@ -59,6 +59,8 @@ export interface CommandData {
   expire: object;
   /** The lease of this token has lapsed. `retryAt` is when a next try would run. */
   lapse: Held & { readonly retryAt: number };
+  /** A waiting job was offered to workers far too often, and none of them could even start it. */
+  exhaust: { readonly error: JobError };
   /** An admin releases a key that a lapsed job blocks. */
   releaseKey: object;
   /** An outcome came under an old token. */

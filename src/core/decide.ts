@@ -92,6 +92,10 @@ function decideOn(job: Job, command: Exclude<Command, CommandOf<"create">>, now:
       return expire(job, command, now);
     case "lapse":
       return lapse(job, command, now);
+    case "exhaust":
+      return job.state === "active"
+        ? refuse("not_allowed", `Job ${job.id} runs, so that somebody could start it.`)
+        : legal(job, command, now, "dead", { error: command.error });
     case "releaseKey":
       return job.keyBlocked
         ? legal(job, command, now, "stale", { token: job.token, cause: "key_released" })

@@ -56,7 +56,10 @@ export interface JobError {
   readonly message: string;
   readonly name?: string;
   readonly code?: string;
-  /** What happened to the try: it threw, timed out, lost its lease, had a bad payload or result, or was terminated. */
+  /**
+   * What happened to the try: it threw, timed out, lost its lease, had a bad payload or result, or was terminated;
+   * or there was none, however often the job was offered.
+   */
   readonly reason:
     | "error"
     | "timeout"
@@ -65,7 +68,8 @@ export interface JobError {
     | "result"
     | "terminated"
     | "signature"
-    | "children";
+    | "children"
+    | "deliveries";
 }
 
 /** How far a running job has come. Every part is optional. */

@@ -100,6 +100,7 @@ const wishNames = [
   "confirmCancel",
   "expire",
   "lapse",
+  "exhaust",
   "releaseKey",
   "reportStale",
   "retry",
@@ -217,6 +218,8 @@ function commandOf(wish: Wish, job: Job | null, eventId: string, now: number): C
       return { command: "expire", ...origin };
     case "lapse":
       return { command: "lapse", ...origin, token, retryAt: now + 5 };
+    case "exhaust":
+      return { command: "exhaust", ...origin, error };
     case "releaseKey":
       return { command: "releaseKey", ...origin };
     case "reportStale":

@@ -218,6 +218,39 @@ describe("what an operator removes", () => {
   });
 });
 
+describe("a ticket that the server has offered too often", () => {
+  it("ends its job as dead, once somebody keeps the service, and frees its key", async () => {
+    const { env, prefix, url } = await Deployment.make();
+    const key = env.key("k");
+    const [job, next] = [await env.create({ key }), await env.create({ key })];
+    await env.engine.claim({ worker: "looker", lanes: [env.lane({ free: 0 })], limit: 0 });
+    const connection = await natsConnection(url);
+    const { consumers, streams } = await jetstreamManager(connection);
+    const name = `${prefix.toUpperCase()}_JOBS`;
+    // Somebody makes a consumer give up early, and takes tickets that it never acknowledges.
+    const taken = await env.claimOne();
+    await env.settle(taken, { command: "release", token: 1, cause: "shutdown", runAt: env.now });
+    const consumer = "shop~mail~mail~v1-normal";
+    await consumers.update(name, consumer, { max_deliver: 1, ack_wait: 1e8 });
+    const told = connection.subscribe("$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.>", { max: 1 });
+    const { subject } = { subject: `$JS.API.CONSUMER.MSG.NEXT.${name}.${consumer}` };
+    await connection.request(subject, JSON.stringify({ batch: 1, no_wait: true }));
+    for await (const _ of told) break;
+    const advisories = `${prefix.toUpperCase()}_ADVISORIES`;
+    expect((await streams.info(advisories)).state.messages).toBe(1);
+
+    env.clock.advance(31_000);
+    await env.engine.tend?.("shop");
+    expect(await env.load(job.id)).toMatchObject({
+      state: "dead",
+      error: { reason: "deliveries", message: expect.stringContaining("1 times") },
+    });
+    expect((await streams.info(advisories)).state.messages).toBe(0);
+    await consumers.update(name, consumer, { max_deliver: 1_000, ack_wait: 30e9 });
+    expect((await env.claimOne()).id).toBe(next.id);
+  });
+});
+
 describe("a clock that jumps", () => {
   it("starts nothing before its time when it goes back, and ends nothing twice when it goes on", async () => {
     const { env } = await Deployment.make();

@@ -3,9 +3,11 @@
 import type { Environment } from "millrace/conformance";
 import { describe, expect, it } from "vitest";
 import { ids, tally } from "#millrace/conformance/environment.js";
+import { continuationId } from "#millrace/core/chains.js";
 import type { Job, JobKeyPolicy } from "#millrace/core/job.js";
 import {
   Deployment,
+  dead,
   diesAfter,
   diesBefore,
   type Interference,
@@ -446,6 +448,54 @@ describe("a process that dies", () => {
     expect(await names(env, old.id)).toEqual(["created", "skipped"]);
     const next = await env.create({ key });
     expect(await drain(env)).toEqual([next.id]);
+  });
+});
+
+describe("a process that dies between an outcome and what follows from it", () => {
+  /** A chain of two under one key, whose first is claimed by a process that dies. */
+  async function chain(interference: (told: Signal) => Interference) {
+    const deployment = await Deployment.make();
+    const { env } = deployment;
+    const key = env.key("k", { maxQueued: 0 });
+    const first = await env.create({ id: "first", chainId: "first", key });
+    const next = env.creation({ id: continuationId(first), chainId: "first", key });
+    const told = signal();
+    const process = await deployment.olderProcess(interference(told));
+    const [held] = await process.claim();
+    const continuation = { jobId: next.job.id, type: "mail" };
+    const wish = {
+      command: "complete",
+      token: 1,
+      continuation,
+      completedBy: "worker-1",
+    } as const;
+    void process.settle(held as Job, wish, [next]).catch(() => {});
+    await told.given;
+    return { env, key, nextId: next.job.id };
+  }
+
+  it("leaves the continuation to the keeper, on a server that cannot store both together", async () => {
+    const { env, key, nextId } = await chain((told) =>
+      heard(diesAfter(stores("completed")), stores("completed"), told),
+    );
+    expect(await env.find(nextId)).toBeNull();
+    await outlive(env);
+    expect(await drain(env)).toEqual([nextId]);
+    expect(await env.keyRow(key)).toMatchObject({ active: [], queued: [] });
+    expect(await env.engine.query("records", { prefix: "follow/" })).toEqual([]);
+  });
+
+  it("continues nothing where the outcome was not stored", async () => {
+    const { env, nextId } = await chain((told) => (step, go) => {
+      if (stores("completed")(step)) told.give();
+      return stores("completed")(step) ? dead : go();
+    });
+    await outlive(env);
+    expect(await env.find(nextId)).toBeNull();
+    expect((await env.load("first")).state).toBe("stale");
+    const next = await env.create({ key: env.key("k", { maxQueued: 0 }) });
+    expect(await drain(env)).toEqual([next.id]);
+    expect(await env.engine.query("records", { prefix: "follow/" })).toEqual([]);
   });
 });
 

@@ -85,13 +85,9 @@ export class Deployment {
   /** The URL of the server, and the prefix on it. */
   readonly url: string;
   readonly prefix: string;
-  readonly #open: (interference: Interference) => Promise<Engine>;
+  readonly #open: Open;
 
-  private constructor(
-    env: Environment,
-    place: Pick<NewPrefix, "url" | "prefix">,
-    open: (interference: Interference) => Promise<Engine>,
-  ) {
+  private constructor(env: Environment, place: Pick<NewPrefix, "url" | "prefix">, open: Open) {
     this.env = env;
     this.url = place.url;
     this.prefix = place.prefix;
@@ -104,7 +100,8 @@ export class Deployment {
     onTestFinished(() => rm(folder, { recursive: true, force: true }));
     const url = `${place.storeUrl}&projection=file:${join(folder, "view.db")}`;
     const clock = new MovableClock();
-    const open = (interference: Interference) => openInterfered(url, clock, interference);
+    const open: Open = (interference, isAtomic) =>
+      openInterfered(url, clock, interference, isAtomic);
     const engine = await open((_, go) => go());
     const env = new Environment(engine, clock, () => open((_, go) => go()));
     return new Deployment(env, place, open);
@@ -114,12 +111,20 @@ export class Deployment {
   async process(interference: Interference): Promise<Environment> {
     return this.env.at(await this.#open(interference));
   }
+
+  /** Another process, which knows of no atomic batches, as with an older server. */
+  async olderProcess(interference: Interference): Promise<Environment> {
+    return this.env.at(await this.#open(interference, false));
+  }
 }
+
+type Open = (interference: Interference, isAtomic?: boolean) => Promise<Engine>;
 
 async function openInterfered(
   url: string,
   clock: MovableClock,
   interference: Interference,
+  isAtomic?: boolean,
 ): Promise<Engine> {
   const address = addressOf(url);
   const nats = await loadNats(address.where);
@@ -139,7 +144,7 @@ async function openInterfered(
     url: address.where,
     port: interfered(port, interference),
     subjects,
-    topology,
+    topology: { ...topology, atomicBatches: isAtomic ?? topology.atomicBatches },
     clock: new ServerClock(clock, null),
     session: randomUUID(),
     openProjection: () =>

@@ -13,12 +13,13 @@ import type { RecordWrite } from "../record.js";
 import { blockerRefusal } from "./blockers.js";
 import type { Caps } from "./caps.js";
 import { type LoggedJob, messageOf } from "./entry.js";
+import { keepFollowUp } from "./follow-ups.js";
 import type { Held } from "./held.js";
 import { type HeldDeleted, heldRecordId } from "./held-deleted.js";
 import type { KeyedCreate, Keys } from "./keys.js";
 import type { Leases } from "./leases.js";
 import type { Appended, Log } from "./log.js";
-import type { Port } from "./port.js";
+import type { Port, Publication } from "./port.js";
 import type { PlacedRecord, Records } from "./records.js";
 import type { Subjects } from "./subjects.js";
 
@@ -123,12 +124,11 @@ export class Changes {
     if (event.name !== "created") return this.#appendToJob(change, event, by);
     if (change.expect.version !== 0) return conflict;
     const refusal = await this.#followRefusal(change.follow ?? []);
-    return refusal ?? this.#create(event, change.follow ?? []);
+    return refusal ?? this.#create(change, event);
   }
 
   /** Creates a job. That its id is free is found out by storing it, unless others would be moved for it first. */
-  async #create(event: EventOf<"created">, follow: readonly Change[]): Promise<AppendOutcome> {
-    const { log } = this.#context;
+  async #create(change: Change, event: EventOf<"created">): Promise<AppendOutcome> {
     let lastSeq = 0;
     if (event.key || event.blockers.length > 0) {
       const known = await this.#freeId(event);
@@ -140,10 +140,11 @@ export class Changes {
     for (let round = 0; round < roundsMax; round++) {
       const prepared = await this.#prepare(event, lastSeq, false);
       if (prepared.refusal) return prepared.refusal;
-      const all = await this.#prepareFollow(follow, [prepared]);
-      const publication = await log.appendAll(all.flatMap(({ items }) => items));
+      const all = await this.#prepareFollow(change.follow ?? [], [prepared]);
+      const { publication, forget } = await this.#publish(change, [], all);
       if (publication.outcome === "stored") {
         await this.#created(all);
+        await forget();
         const policy = prepared.created.policy;
         return policy && event.key ? { outcome: "appended", policy } : { outcome: "appended" };
       }
@@ -290,16 +291,45 @@ export class Changes {
       const item = { jobId: job.id, message: messageOf(subject, event, expect) };
       const leavingId = after && isEnded(after.state) && heldUntil === null ? job.id : undefined;
       const then = await this.#prepareFollow(change.follow ?? [], [], leavingId);
-      const items = [item, ...then.flatMap((create) => create.items)];
-      const publication = await log.appendAll(items);
+      const { publication, forget } = await this.#publish(change, [item], then);
       if (publication.outcome === "stored") {
         await this.#moved(logged, after, event, by, heldUntil, publication.seq);
         await this.#created(then);
+        await forget();
         return { outcome: "appended" };
       }
       for (const { keyed } of then) await keyed?.refused();
     }
     return conflict;
+  }
+
+  /** Stores an event with what follows from it. Where the server cannot do both together, the latter is kept until it is stored. */
+  async #publish(
+    change: Change,
+    first: readonly Appended[],
+    then: readonly PreparedCreate[],
+  ): Promise<{ readonly publication: Publication; readonly forget: () => Promise<void> }> {
+    const { log, records, now } = this.#context;
+    const items = [...first, ...then.flatMap((create) => create.items)];
+    const isKept = change.follow !== undefined && !log.isAtomic;
+    const forget = isKept ? await keepFollowUp(records, change, now()) : async () => {};
+    const publication = await log.appendAll(items);
+    if (publication.outcome !== "stored") await forget();
+    return { publication, forget };
+  }
+
+  /** Stores what follows from an event that is stored. What is there already is left as it is. */
+  async followUp(follow: readonly Change[]): Promise<void> {
+    const { log } = this.#context;
+    for (const change of follow) {
+      const { event } = change;
+      if (event.name !== "created") await this.#appendToJob(change, event, "outside");
+      else if ((await this.#freeId(event)) !== null) {
+        const prepared = await this.#prepareFollow([change], []);
+        await log.appendAll(prepared.flatMap(({ items }) => items));
+        await this.#created(prepared);
+      }
+    }
   }
 
   /** A lapse that the keeper saw may be over by now. A job that keeps its key is not taken from its worker. */

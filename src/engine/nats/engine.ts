@@ -29,6 +29,7 @@ import type { Queries, QueryName } from "../query.js";
 import { type RecordWrite, recordId, type StoredRecord, type SwapOutcome } from "../record.js";
 import type { CallerTransaction } from "../transaction.js";
 import { type Address, addressOf } from "./address.js";
+import { Advisories } from "./advisories.js";
 import { Caps } from "./caps.js";
 import { type ChangedBy, Changes } from "./changes.js";
 import { Claims } from "./claim.js";
@@ -190,7 +191,8 @@ export class NatsEngine implements Engine {
     const actor = `keeper:${this.#session}` as const;
     const keys = new Keys({ ...parts, actor });
     this.#keys = keys;
-    const repair = new Repair({ ...parts, keys, actor });
+    const followUp: Changes["followUp"] = (follow) => this.#changes.followUp(follow);
+    const repair = new Repair({ ...parts, keys, actor, followUp });
     const observe: Repair["observe"] = (record) => repair.observe(record);
     const readModel = new ReadModel({ ...parts, url, keys, clock, observe, open });
     this.#readModel = readModel;
@@ -199,7 +201,15 @@ export class NatsEngine implements Engine {
     const changes = this.#changes;
     const activeUnder: ReadModel["activeUnder"] = (scope) => readModel.activeUnder(scope);
     this.#claims = new Claims({ ...parts, keys, changes, session: this.#session, activeUnder });
-    this.#tending = new Tending({ ...parts, keys, repair, projection: () => readModel.caughtUp() });
+    const append = (change: Change) => this.#changes.append(change, "outside");
+    const advisories = new Advisories({ ...parts, actor, append });
+    this.#tending = new Tending({
+      ...parts,
+      keys,
+      repair,
+      advisories,
+      projection: () => readModel.caughtUp(),
+    });
   }
 
   async provision(): Promise<void> {

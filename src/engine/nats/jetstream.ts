@@ -299,7 +299,14 @@ export class JetStreamPort implements Port {
   }
 
   #name(stream: StreamName): string {
-    return stream === "jobs" ? this.#topology.jobsStream : this.#topology.recordsStream;
+    switch (stream) {
+      case "jobs":
+        return this.#topology.jobsStream;
+      case "records":
+        return this.#topology.recordsStream;
+      case "advisories":
+        return this.#topology.advisoriesStream;
+    }
   }
 
   #from(stream: StreamName): ReadingFrom {

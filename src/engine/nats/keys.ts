@@ -95,7 +95,9 @@ export class Keys {
     for (let round = 0; round < casRoundsMax; round++) {
       const seen = await records.get(id);
       let state = stateOf(seen, event, policy);
-      const staying = leavingId === undefined ? state : withoutMember(state, leavingId);
+      // Its own place may be there already, when it is created once more.
+      const others = withoutMember(state, event.jobId);
+      const staying = leavingId === undefined ? others : withoutMember(others, leavingId);
       const running = await this.#running(staying, policy);
       const answer = admission(staying, policy, (member) => running.has(member), now());
       state = withOutcome(state, policy, answer, now());
@@ -113,7 +115,7 @@ export class Keys {
       if (job === null) throw new Error(`Job ${event.jobId} could not be created.`);
       const promotion = promote(placed(state, job, now()), now());
       if (!(await records.put(id, seen, promotion.state as never))) continue;
-      const others = promotion.promoted.filter((member) => member.id !== job.id);
+      const promoted = promotion.promoted.filter((member) => member.id !== job.id);
       const hasSlot = promotion.state.members.some(
         (member) => member.id === job.id && member.stands === "slot",
       );
@@ -122,7 +124,7 @@ export class Keys {
         created,
         hasSlot,
         stored: async () => {
-          await this.#ticketAll(others);
+          await this.#ticketAll(promoted);
           // Somebody may have given it a slot before it was in the log, where no ticket could be written.
           if (!hasSlot && job.state !== "blocked" && (await this.hasSlot(job)))
             await this.#ticketAll([{ id: job.id }]);

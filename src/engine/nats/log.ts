@@ -37,12 +37,13 @@ export class Log {
   readonly #port: Port;
   readonly #subjects: Subjects;
   readonly #batcher: Batcher<Appended, Publication>;
-  readonly #isAtomic: boolean;
+  /** Whether an event and what follows from it are stored together or not at all. */
+  readonly isAtomic: boolean;
 
   constructor(port: Port, subjects: Subjects, isAtomic: boolean) {
     this.#port = port;
     this.#subjects = subjects;
-    this.#isAtomic = isAtomic;
+    this.isAtomic = isAtomic;
     this.#batcher = new Batcher<Appended, Publication>((items) => this.#send(items), {
       weightMax: batchLengthMax,
       weigh: ({ message }) => message.body.length + batchLengthMax / batchMessagesMax,
@@ -100,7 +101,7 @@ export class Log {
     const [first, ...rest] = items;
     if (!first) return conflict;
     if (rest.length === 0) return this.append(first);
-    if (this.#isAtomic) {
+    if (this.isAtomic) {
       const publish = () => this.#port.publishTogether(items.map(({ message }) => message));
       return this.#readingBack(first, async () => (await publish())[0] ?? conflict);
     }
@@ -130,7 +131,7 @@ export class Log {
   }
 
   async #sendBatch(batch: readonly Appended[]): Promise<readonly BatchAnswer<Publication>[]> {
-    if (this.#isAtomic && batch.length > 1) {
+    if (this.isAtomic && batch.length > 1) {
       try {
         const stored = await this.#port.publishTogether(batch.map(({ message }) => message));
         if (stored[0]?.outcome === "stored") return stored.map((answer) => ({ answer }));

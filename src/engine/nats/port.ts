@@ -3,8 +3,8 @@
  * It is small, so that a simulation can stand in for a server and do to the engine whatever a network does.
  */
 
-/** Which stream something lies in: the log of jobs, or the records. */
-export type StreamName = "jobs" | "records";
+/** Which stream something lies in: the log of jobs, the records, or what the server says of tickets that it gave up. */
+export type StreamName = "jobs" | "records" | "advisories";
 
 /** A message as it lies in a stream. */
 export interface StoredMessage {

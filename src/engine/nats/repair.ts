@@ -6,9 +6,11 @@
  */
 import type { EventOf } from "../../core/event.js";
 import { isEnded, type Job } from "../../core/job.js";
+import type { Change } from "../engine.js";
 import type { StoredRecord } from "../record.js";
 import type { CapPlace, Caps } from "./caps.js";
 import { type LoggedJob, messageOf } from "./entry.js";
+import { followUpOf, followUpPrefix, forgetFollowUp } from "./follow-ups.js";
 import { type HeldDeleted, heldRecordId } from "./held-deleted.js";
 import { isCurrent, type KeyMember, type KeyState, withHeld, withoutMember } from "./key-state.js";
 import type { Keys } from "./keys.js";
@@ -35,6 +37,8 @@ export interface RepairContext {
   readonly keys: Keys;
   readonly now: () => number;
   readonly newEventId: () => string;
+  /** Stores what follows from an event that is stored. */
+  readonly followUp: (follow: readonly Change[]) => Promise<void>;
   /** The name under which this process writes what follows from what others did. */
   readonly actor: EventOf<"ready">["actor"];
 }
@@ -42,7 +46,7 @@ export interface RepairContext {
 /** The repairs of a process. */
 export class Repair {
   readonly #context: RepairContext;
-  /** The keys and caps under which somebody stands, those that were examined longest ago first. */
+  /** The keys and caps under which somebody stands, and what is to follow, those that were examined longest ago first. */
   readonly #occupied = new Set<string>();
 
   constructor(context: RepairContext) {
@@ -51,13 +55,8 @@ export class Repair {
 
   /** Is told of every record as it changes. */
   observe({ id, body }: StoredRecord): void {
-    const isKey = id.startsWith("key/");
-    if (!isKey && !id.startsWith("cap/")) return;
-    const count = isKey
-      ? (body as unknown as KeyState).members.length
-      : (body as unknown as readonly CapPlace[]).length;
-    if (count === 0) this.#occupied.delete(id);
-    else this.#occupied.add(id);
+    if (isOccupied(id, body)) this.#occupied.add(id);
+    else this.#occupied.delete(id);
   }
 
   /** Examines the keys and caps of a service, as many as one look may. */
@@ -66,9 +65,27 @@ export class Repair {
     for (const id of own.slice(0, examinedMax)) {
       this.#occupied.delete(id);
       this.#occupied.add(id);
-      if (id.startsWith("key/")) await this.#examineKey(service, id.split("/")[2] ?? "");
+      if (id.startsWith(followUpPrefix)) await this.#examineFollowUp(service, id);
+      else if (id.startsWith("key/")) await this.#examineKey(service, id.split("/")[2] ?? "");
       else await this.#examineCap(service, id);
     }
+  }
+
+  /** What should have followed from an event follows if the event was stored, and never if it was not. */
+  async #examineFollowUp(service: string, id: string): Promise<void> {
+    const { records, log, followUp } = this.#context;
+    const { record } = await records.get(id);
+    if (record === null) {
+      this.#occupied.delete(id);
+      return;
+    }
+    const { jobId, eventId, follow, since } = followUpOf(record.body);
+    const cause = await log.load(jobId);
+    if (since + aheadMaxMs > this.#context.now()) return;
+    const isStored = cause.events.some((event) => event.id === eventId);
+    if (isStored) await followUp(follow);
+    else if (!(await this.#isGivenUp(service, { id: jobId, since }, cause))) return;
+    await forgetFollowUp(records, id);
   }
 
   async #examineKey(service: string, hash: string): Promise<void> {
@@ -207,6 +224,13 @@ export class Repair {
   #loadAll(places: readonly { readonly id: string }[]): Promise<readonly LoggedJob[]> {
     return Promise.all(places.map(({ id }) => this.#context.log.load(id)));
   }
+}
+
+/** Whether somebody stands under a key or a cap, or something is still to follow from an event. */
+function isOccupied(id: string, body: StoredRecord["body"]): boolean {
+  if (id.startsWith("key/")) return (body as unknown as KeyState).members.length > 0;
+  if (id.startsWith("cap/")) return (body as unknown as readonly CapPlace[]).length > 0;
+  return id.startsWith(followUpPrefix);
 }
 
 /** A key as its jobs name it. */

@@ -119,6 +119,7 @@ export function wantedStreams(
       max_age: advisoriesKeptNs,
       max_msgs_per_subject: -1,
       duplicate_window: duplicatesKnownNs,
+      allow_direct: true,
     },
   ];
 }

@@ -1,8 +1,9 @@
 /**
  * What time brings, done by the keeper that leads a service: tickets for jobs whose time has come, slots of ended
- * jobs that have lapsed, repairs, and new tickets for jobs that should be claimable and whose ticket was lost.
+ * jobs that have lapsed, repairs, jobs that were offered in vain, and new tickets for jobs whose ticket was lost.
  */
 import type { Projection } from "../projection/projection.js";
+import type { Advisories } from "./advisories.js";
 import type { Keys } from "./keys.js";
 import type { Log } from "./log.js";
 import type { Port } from "./port.js";
@@ -29,6 +30,7 @@ export interface TendingContext {
   readonly log: Log;
   readonly keys: Keys;
   readonly repair: Repair;
+  readonly advisories: Advisories;
   readonly now: () => number;
   readonly projection: () => Promise<Projection>;
 }
@@ -56,7 +58,10 @@ export class Tending {
     for (const hash of await projection.lapsedKeys(service, now, tendMax))
       await this.#context.keys.tend(service, hash);
     if (this.#isTime("repair", service, repairMs)) await this.#context.repair.repair(service);
-    if (this.#isTime("sweep", service, sweepMs)) await this.#sweep(projection, service, now);
+    if (this.#isTime("sweep", service, sweepMs)) {
+      await this.#context.advisories.act(service);
+      await this.#sweep(projection, service, now);
+    }
     if (fresh.length > chosen.length) return now;
     return projection.nextDueAt({ service }, now);
   }
