@@ -18,7 +18,10 @@ const checkpointPages = 4_000;
 const walBytesMax = 64 * 1024 * 1024;
 
 /** A small cache is the fast one: each commit walks all of it, and the file system has a cache of its own. */
-const cacheKibibytes = 4_096;
+const storeCacheKibibytes = 4_096;
+
+/** A rebuild writes all over a large file in long transactions, and then a large one is. */
+const projectionCacheKibibytes = 65_536;
 
 /** A connection that runs operations. */
 export interface Connection {
@@ -31,11 +34,18 @@ export interface Connection {
 export type FileKind = keyof typeof kinds;
 
 const kinds = {
-  store: { applicationId, synchronous: "FULL", ours: "a store of jobs", tables: "" },
+  store: {
+    applicationId,
+    synchronous: "FULL",
+    cacheKibibytes: storeCacheKibibytes,
+    ours: "a store of jobs",
+    tables: "",
+  },
   // What a crash takes from a projection is read from the log again.
   projection: {
     applicationId: projectionId,
     synchronous: "NORMAL",
+    cacheKibibytes: projectionCacheKibibytes,
     ours: "a projection of jobs that are kept elsewhere",
     tables: projectionTables,
   },
@@ -51,7 +61,7 @@ export function openWriter(path: string, kind: FileKind = "store"): Connection {
     database.pragma(`synchronous = ${kinds[kind].synchronous}`);
     database.pragma(`wal_autocheckpoint = ${checkpointPages}`);
     database.pragma(`journal_size_limit = ${walBytesMax}`);
-    database.pragma(`cache_size = ${-cacheKibibytes}`);
+    database.pragma(`cache_size = ${-kinds[kind].cacheKibibytes}`);
     database.pragma("temp_store = MEMORY");
     migrate(database, path, kind);
     return connection(database);
