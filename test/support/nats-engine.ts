@@ -13,7 +13,7 @@ import { openConnection } from "#millrace/engine/nats/connection.js";
 import { NatsEngine } from "#millrace/engine/nats/engine.js";
 import { JetStreamPort } from "#millrace/engine/nats/jetstream.js";
 import { loadNats } from "#millrace/engine/nats/libraries.js";
-import type { Port } from "#millrace/engine/nats/port.js";
+import type { Port, StreamName } from "#millrace/engine/nats/port.js";
 import { provision } from "#millrace/engine/nats/provision.js";
 import { ServerClock } from "#millrace/engine/nats/server-clock.js";
 import { Subjects } from "#millrace/engine/nats/subjects.js";
@@ -23,7 +23,7 @@ import { freshPrefix, type NewPrefix } from "./nats.js";
 /** A step that changes something on the server: what is stored or acknowledged, by the last words of its subjects. */
 export interface Step {
   readonly name: "publish" | "publishTogether" | "acknowledge";
-  readonly stream: "jobs" | "records";
+  readonly stream: StreamName;
   readonly subjects: readonly string[];
 }
 
@@ -31,7 +31,7 @@ export interface Step {
 export type Interference = (step: Step, go: () => Promise<unknown>) => Promise<unknown>;
 
 /** A process that has died: nothing that it was about to do ever happens. */
-const dead: Promise<never> = new Promise(() => {});
+export const dead: Promise<never> = new Promise(() => {});
 
 /** Dies before the first step that is meant. */
 export function diesBefore(isMeant: (step: Step) => boolean): Interference {

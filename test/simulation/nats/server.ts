@@ -38,6 +38,7 @@ export class SimulatedServer {
     this.streams = {
       jobs: new SimulatedStream({ time, onStored: stored("jobs") }),
       records: new SimulatedStream({ time, onStored: stored("records"), perSubjectMax: 1 }),
+      advisories: new SimulatedStream({ time, onStored: stored("advisories") }),
     };
   }
 
