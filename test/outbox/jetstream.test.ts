@@ -1,27 +1,14 @@
 // Creating in a transaction of one's own database, executing on JetStream.
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { connect } from "millrace";
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { Change } from "#millrace/engine/engine.js";
 import { openEngine } from "#millrace/engine/open.js";
 import { startChild } from "../crash/children.js";
-import { freshPrefix } from "../support/nats.js";
+import { freshStoreUrl } from "../support/nats.js";
 import { emptied, type Home, homes } from "./shop.js";
 import { changed, shop } from "./shop-contract.js";
 
 const keeper = { ttlMs: 300, renewMs: 100, tickMs: 50 };
-
-/** The URL of a store on JetStream, whose lists lie in a file of their own. */
-async function freshStore(): Promise<string> {
-  const { storeUrl } = await freshPrefix();
-  const folder = await mkdtemp(join(tmpdir(), "millrace-outbox-"));
-  onTestFinished(() => rm(folder, { recursive: true, force: true }));
-  const url = new URL(storeUrl);
-  url.searchParams.set("projection", `file:${join(folder, "projection.db")}`);
-  return url.href;
-}
 
 async function openShop(home: Home, url: string) {
   const service = await connect(shop, { url, outbox: home.outbox, keeper });
@@ -32,7 +19,7 @@ async function openShop(home: Home, url: string) {
 describe.for(homes)("an outbox in $name before JetStream", ({ fresh }) => {
   it("gives jobs to the stream, once, and skips what a key refuses late", async () => {
     const home = await fresh();
-    const service = await openShop(home, await freshStore());
+    const service = await openShop(home, await freshStoreUrl());
     service.jobs.charge.handle(({ payload }) => ({ paid: payload.orderId }));
     await service.start();
     const { charged, strict } = await home.within(async (tx) => ({
@@ -54,7 +41,7 @@ describe.for(homes)("an outbox in $name before JetStream", ({ fresh }) => {
     "neither loses nor doubles when its relay is killed that has %s",
     async (step) => {
       const home = await fresh();
-      const url = await freshStore();
+      const url = await freshStoreUrl();
       const service = await openShop(home, url);
       const ids = await home.within(async (tx) => {
         const jobs = Array.from({ length: 20 }, (_, index) => ({
@@ -80,15 +67,17 @@ describe.for(homes)("an outbox in $name before JetStream", ({ fresh }) => {
 it("does not bring a job back that was deleted between publishing and removing", async () => {
   const home = await homes[0]?.fresh();
   if (home === undefined) throw new Error("There is a home.");
-  const url = await freshStore();
+  const url = await freshStoreUrl();
   const engine = await openEngine(url);
   onTestFinished(() => engine.close());
   // The first publishing takes effect, the job is deleted, and only then is the answer lost.
   let isFirst = true;
+  const published: Change[] = [];
   const append = async (changes: readonly Change[]) => {
     const answers = await engine.append(changes);
     if (!isFirst) return answers;
     isFirst = false;
+    published.push(...changes);
     await service.ref("mine").delete({ force: true }).orThrow();
     throw new Error("The answer is lost.");
   };
@@ -104,6 +93,12 @@ it("does not bring a job back that was deleted between publishing and removing",
   await service.start();
   await emptied(home);
   expect(await service.ref("mine").get()).toMatchObject({ error: { _tag: "JobNotFound" } });
+  // Also when the server has forgotten that it knows the event.
+  const late = published.map((change) => ({
+    ...change,
+    event: { ...change.event, id: "another" },
+  }));
+  expect(await engine.append(late)).toEqual([{ outcome: "exists" }]);
   // Who creates it anew means it.
   expect((await service.jobs.charge.create({ orderId: "o-2" }, { id: "mine" })).isOk()).toBe(true);
 });

@@ -12,6 +12,7 @@ import {
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
 import { recordId } from "#millrace/engine/record.js";
+import { freshStoreUrl } from "../support/nats.js";
 import { newSchema } from "../support/postgres.js";
 import { type Store, stores } from "../support/stores.js";
 import type { LoggedLine } from "../worker/workshop.js";
@@ -33,6 +34,11 @@ const postgres: Store = {
     onTestFinished(remove);
     return url;
   },
+};
+
+const jetstream: Store = {
+  name: "jetstream",
+  freshUrl: freshStoreUrl,
 };
 
 /** Services on one store. A store in memory is shared by sharing its engine. */
@@ -68,7 +74,7 @@ function loggerInto(lines: LoggedLine[]) {
   return { info: log("info"), warn: log("warn"), error: log("error") };
 }
 
-describe.for([...stores, postgres])("the contract of a service on $name", (store) => {
+describe.for([...stores, postgres, jetstream])("the contract of a service on $name", (store) => {
   it("is stored by the first process that starts, not by one that only creates", async () => {
     const open = await opener(store);
     const creator = await open(first);

@@ -1,6 +1,9 @@
 // NATS for tests: the server that a run shares, with a prefix for each test, and servers and
 // clusters of a test's own, which it may kill.
 import { randomUUID } from "node:crypto";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { jetstreamManager } from "@nats-io/jetstream";
 import { connect, type NatsConnection } from "@nats-io/transport-node";
 import { inject, onTestFinished } from "vitest";
@@ -41,6 +44,16 @@ export async function freshPrefix(): Promise<NewPrefix> {
   const fresh = await newPrefix();
   onTestFinished(fresh.remove);
   return fresh;
+}
+
+/** The URL of a store for a test, under a prefix of its own and with its lists in a file of their own. */
+export async function freshStoreUrl(): Promise<string> {
+  const { storeUrl } = await freshPrefix();
+  const folder = await mkdtemp(join(tmpdir(), "millrace-views-"));
+  onTestFinished(() => rm(folder, { recursive: true, force: true }));
+  const url = new URL(storeUrl);
+  url.searchParams.set("projection", `file:${join(folder, "views.db")}`);
+  return url.href;
 }
 
 /** A plain connection, closed after the test. It gives up at once when its server has gone. */

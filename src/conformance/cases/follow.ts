@@ -91,14 +91,16 @@ export const followCases = concern("follow", [
   {
     name: "what happens to a new job at once is stored with its creation",
     async run(env) {
-      const create = env.creation({ id: "only" });
-      const skip = env.change(env.folded(create), { command: "skip", reason: "rejected late" });
-      assert.deepEqual(await env.append({ ...create, follow: [skip] }), appended);
+      const refused = () => {
+        const create = env.creation({ id: "only" });
+        const skip = env.change(env.folded(create), { command: "skip", reason: "rejected late" });
+        return { ...create, follow: [skip] };
+      };
+      assert.deepEqual(await env.append(refused()), appended);
       assert.deepEqual(await env.historyNames("only"), ["created", "skipped"]);
       assert.equal((await env.load("only")).reason, "rejected late");
       await env.nothingClaimable();
-      const again = { ...create, follow: [skip] };
-      assert.deepEqual(await env.append(again), { outcome: "exists" });
+      assert.deepEqual(await env.append(refused()), { outcome: "exists" });
       assert.deepEqual(await env.historyNames("only"), ["created", "skipped"]);
     },
   },

@@ -44,8 +44,11 @@ const consumerTokens = 4;
 const noResponders = 503;
 const notFound = 404;
 
-/** The server's own codes for a compare that failed: against what is stored, and in a cluster against what is under way. */
-const wrongLastSequence: ReadonlySet<number | undefined> = new Set([10071, 10164]);
+/**
+ * The server's own codes for a compare that failed: against what is stored, in a cluster against what is under way,
+ * and for a batch of which something is stored already.
+ */
+const wrongLastSequence: ReadonlySet<number | undefined> = new Set([10071, 10164, 10201]);
 
 /** How often a message may be delivered before the advisories speak of it; retries are counted in the log instead. */
 const deliveriesMax = 1_000;
