@@ -4,7 +4,8 @@ import { failureText } from "./report.js";
 import { simulate } from "./simulate.js";
 import { type EngineName, engineNames } from "./world.js";
 
-const usage = "Usage: npm run simulate -- [--engine memory|nats] [--seeds N] [--seed S] [--verbose]";
+const usage =
+  "Usage: npm run simulate -- [--engine memory|nats] [--seeds N] [--seed S] [--verbose]";
 const seedsMax = 10_000_000;
 const seedMax = 2 ** 32 - 1;
 

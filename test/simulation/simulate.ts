@@ -136,7 +136,10 @@ class Storm {
     if (this.#isOver) return;
     const random = this.#random;
     const { crews, wall, trace, store } = this.#world;
-    if (store.strike && random.chance(0.2)) return trace(store.strike(random));
+    if (store.strike && random.chance(0.2)) {
+      trace(store.strike(random));
+      return;
+    }
     const draw = random.next();
     if (draw < 0.15) {
       const byMs = random.chance(0.6) ? random.whole(100, 2 * leaseMs) : -random.whole(1, 1_500);

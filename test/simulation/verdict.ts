@@ -40,8 +40,22 @@ export async function judge(evidence: Evidence): Promise<readonly string[]> {
   ];
 }
 
-/** The whole feed. */
+/** The whole feed. Where a removal was broken off, events of a job are left without its creation, and mean nothing. */
 export async function readFeed(engine: Engine): Promise<readonly JobEvent[]> {
+  const events = await readAll(engine);
+  const created = new Set<string>();
+  const removedAt = new Map<string, number>();
+  for (const [index, { name, jobId }] of events.entries())
+    if (name === "deleted") removedAt.set(jobId, index);
+  return events.filter(({ name, jobId }, index) => {
+    if (name === "created") created.add(jobId);
+    const isLeft = !created.has(jobId) && index < (removedAt.get(jobId) ?? 0);
+    if (name === "deleted") created.delete(jobId);
+    return !isLeft;
+  });
+}
+
+async function readAll(engine: Engine): Promise<readonly JobEvent[]> {
   const head = await engine.head();
   const events: JobEvent[] = [];
   if (head === "0") return events;

@@ -9,8 +9,8 @@ import { isEnded, type Job } from "../../core/job.js";
 import { transitions } from "../../core/transitions.js";
 import type { AppendOutcome, Change, WakeTopic } from "../engine.js";
 import { isStoreError } from "../errors.js";
-import type { RecordWrite } from "../record.js";
 import { blockerRefusal } from "./blockers.js";
+import { appendWithRecords, type BoundOutcome } from "./bound-records.js";
 import type { Caps } from "./caps.js";
 import { type LoggedJob, messageOf } from "./entry.js";
 import { keepFollowUp } from "./follow-ups.js";
@@ -20,7 +20,8 @@ import type { KeyedCreate, Keys } from "./keys.js";
 import type { Leases } from "./leases.js";
 import type { Appended, Log } from "./log.js";
 import type { Port, Publication } from "./port.js";
-import type { PlacedRecord, Records } from "./records.js";
+import type { Records } from "./records.js";
+import { removeLog } from "./removal.js";
 import type { Subjects } from "./subjects.js";
 
 /** Who moves a job on: the worker that holds it, or anybody else. */
@@ -43,6 +44,9 @@ export interface ChangesContext {
   readonly keys: Keys;
   readonly held: Held;
   readonly now: () => number;
+  readonly newEventId: () => string;
+  /** The name under which this process writes what follows from what others did. */
+  readonly actor: JobEvent["actor"];
   readonly hint: (topic: WakeTopic, service: string) => void;
   /** The job that a chain has come to. */
   readonly currentOfChain: (chainId: string) => Promise<Job | null>;
@@ -67,70 +71,31 @@ export class Changes {
   /** Appends one change with its records. */
   async append(change: Change, by: ChangedBy): Promise<AppendOutcome> {
     try {
-      const { before = [], after = [] } = change.records ?? {};
-      if (before.length + after.length === 0) return await this.#appendEvent(change, by);
-      return await this.#appendWithRecords(change, by, before, after);
+      const append = () => this.#appendEvent(change, by);
+      const outcome = hasRecords(change)
+        ? await appendWithRecords(this.#context, change, append)
+        : await append();
+      return outcome === "overtaken" ? conflict : outcome;
     } catch (error) {
       if (isStoreError(error)) return { outcome: "faulted", error };
       throw error;
     }
   }
 
-  /** Records are written before the event, and written back if the event is refused. */
-  async #appendWithRecords(
-    change: Change,
-    by: ChangedBy,
-    before: readonly RecordWrite[],
-    after: readonly RecordWrite[],
-  ): Promise<AppendOutcome> {
-    const { records } = this.#context;
-    const written: {
-      readonly id: string;
-      readonly was: PlacedRecord;
-      readonly is: PlacedRecord;
-    }[] = [];
-    const writeBack = async () => {
-      for (const { id, was, is } of written.reverse())
-        await records.put(
-          id,
-          { seq: is.seq, ...versionBefore(was) },
-          was.record?.body ?? null,
-          was.record?.expiresAt,
-        );
-    };
-    for (const { id, expect } of after) {
-      const { record } = await records.get(id);
-      if ((record?.version ?? 0) !== expect) return { outcome: "record_conflict", current: record };
-    }
-    for (const { id, expect, body, expiresAt } of before) {
-      const was = await records.get(id);
-      const is =
-        (was.record?.version ?? 0) === expect ? await records.put(id, was, body, expiresAt) : null;
-      if (is === null) {
-        await writeBack();
-        return { outcome: "record_conflict", current: (await records.get(id)).record };
-      }
-      written.push({ id, was, is });
-    }
-    const outcome = await this.#appendEvent(change, by);
-    if (outcome.outcome !== "appended") await writeBack();
-    else for (const write of after) await records.swap(write);
-    return outcome;
-  }
-
-  async #appendEvent(change: Change, by: ChangedBy): Promise<AppendOutcome> {
+  async #appendEvent(change: Change, by: ChangedBy): Promise<BoundOutcome> {
     if (change.job.id !== change.event.jobId) return conflict;
     const { event } = change;
     if (event.name !== "created") return this.#appendToJob(change, event, by);
     if (change.expect.version !== 0) return conflict;
     const refusal = await this.#followRefusal(change.follow ?? []);
-    return refusal ?? this.#create(change, event);
+    return refusal ?? this.#create(event, change);
   }
 
   /** Creates a job. That its id is free is found out by storing it, unless others would be moved for it first. */
-  async #create(change: Change, event: EventOf<"created">): Promise<AppendOutcome> {
+  async #create(event: EventOf<"created">, change: Change): Promise<BoundOutcome> {
+    const isBound = hasRecords(change);
     let lastSeq = 0;
-    if (event.key || event.blockers.length > 0) {
+    if (event.key || event.blockers.length > 0 || isBound) {
       const known = await this.#freeId(event);
       if (known === null) return exists;
       lastSeq = known;
@@ -151,6 +116,8 @@ export class Changes {
       for (const { keyed } of all) await keyed?.refused();
       const free = await this.#freeId(event);
       if (free === null) return exists;
+      // Somebody took the record that goes with the creation for one whose job never comes.
+      if (isBound) return "overtaken";
       lastSeq = free;
     }
     throw new Error(`Job ${event.jobId} could not be created for ${roundsMax} conflicts.`);
@@ -385,7 +352,7 @@ export class Changes {
     }
     if (before.key && after?.state !== "active") await keys.move(before, after, event, heldUntil);
     // The right to remove messages cannot be given for one service alone: whoever may see all prunes what is left.
-    if (after === null && subjects.scope === undefined) await port.remove("jobs", logged.seqs);
+    if (after === null && subjects.scope === undefined) await removeLog(port, logged);
     if (leftActive && by === "worker") {
       const delivery = held.take(before.id, before.token);
       if (delivery) await port.acknowledge([delivery]);
@@ -450,8 +417,8 @@ export class Changes {
   }
 }
 
-function versionBefore({ record }: PlacedRecord): { record: PlacedRecord["record"] } {
-  return { record: record && { ...record, version: record.version - 1 } };
+function hasRecords({ records }: Change): boolean {
+  return records !== undefined && records.before.length + records.after.length > 0;
 }
 
 function meets(job: Job, { expect, job: key }: Change): boolean {

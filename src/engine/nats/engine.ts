@@ -42,10 +42,11 @@ import { Leases } from "./leases.js";
 import { loadNats } from "./libraries.js";
 import { Log } from "./log.js";
 import { inboxPrefix } from "./permissions.js";
-import type { Port, StoredMessage } from "./port.js";
+import type { Port } from "./port.js";
 import { provision, type Topology } from "./provision.js";
 import { ReadModel } from "./read-model.js";
 import { Records } from "./records.js";
+import { forgetDeletions } from "./removal.js";
 import { renewLeases } from "./renewals.js";
 import { Repair } from "./repair.js";
 import { ServerClock } from "./server-clock.js";
@@ -60,9 +61,6 @@ const capabilities: Capabilities = {
   durable: true,
   shared: true,
 };
-
-/** How many old deletions one call forgets. */
-const pruneMax = 5_000;
 
 /** What the engine is opened with. */
 export interface NatsOptions {
@@ -197,7 +195,7 @@ export class NatsEngine implements Engine {
     const readModel = new ReadModel({ ...parts, url, keys, clock, observe, open });
     this.#readModel = readModel;
     const currentOfChain = (chainId: string) => readModel.currentOfChain(chainId);
-    this.#changes = new Changes({ ...parts, keys, currentOfChain });
+    this.#changes = new Changes({ ...parts, keys, actor, currentOfChain });
     const changes = this.#changes;
     const activeUnder: ReadModel["activeUnder"] = (scope) => readModel.activeUnder(scope);
     this.#claims = new Claims({ ...parts, keys, changes, session: this.#session, activeUnder });
@@ -359,20 +357,8 @@ export class NatsEngine implements Engine {
   async prune(before: number): Promise<number> {
     // Who may see one service only may not remove messages; an engine without that limit does it for all.
     if (this.#subjects.scope !== undefined) return 0;
-    return this.#call(async () => {
-      const deleted = await this.#port.read("jobs", this.#subjects.deletedFilter());
-      const old = deleted.filter((message) => eventOf(message).at < before).slice(0, pruneMax);
-      for (const message of old) await this.#forget(message);
-      return old.length;
-    });
-  }
-
-  /** Removes the mark of a deleted job, and whatever of the job a service could not remove itself. */
-  async #forget(deleted: StoredMessage): Promise<void> {
-    const { jobId } = eventOf(deleted);
-    const log = await this.#port.read("jobs", this.#subjects.logFilter(jobId));
-    const seqs = log.map(({ seq }) => seq).filter((seq) => seq <= deleted.seq);
-    await this.#port.remove("jobs", seqs);
+    const parts = { port: this.#port, log: this.#log, subjects: this.#subjects };
+    return this.#call(() => forgetDeletions(parts, before));
   }
 
   close(): Promise<void> {

@@ -26,8 +26,12 @@ export interface LoggedJob {
   readonly events: readonly JobEvent[];
   /** The positions of everything that is in the log under this id. */
   readonly seqs: readonly number[];
+  /** Those of them that create a job. */
+  readonly creations: readonly number[];
   /** The position of the newest message that is not a note; 0 where there is none. */
   readonly lastSeq: number;
+  /** Whether there ever was a job of this id, also if it is gone. */
+  readonly existed: boolean;
   /** The position of the newest ticket. */
   readonly ticketSeq: number;
   /** When a job of this id was last deleted, as far as the log remembers; 0 where none was. */
@@ -129,7 +133,9 @@ export const noJob: LoggedJob = {
   job: null,
   events: [],
   seqs: [],
+  creations: [],
   lastSeq: 0,
+  existed: false,
   ticketSeq: 0,
   deletedAt: 0,
   starts: new Map(),
@@ -141,13 +147,16 @@ export function foldMessages(
   messages: readonly StoredMessage[],
   from: LoggedJob = noJob,
 ): LoggedJob {
-  let { job, lastSeq, ticketSeq, deletedAt } = from;
+  let { job, lastSeq, ticketSeq, deletedAt, existed } = from;
   let events = [...from.events];
   const seqs = [...from.seqs];
+  const creations = [...from.creations];
   const starts = new Map(from.starts);
   for (const message of messages) {
     const event = eventOf(message);
     seqs.push(message.seq);
+    if (event.name === "created") creations.push(message.seq);
+    existed ||= event.version > 0;
     if (!isNoteMessage(prefix, message)) lastSeq = message.seq;
     if (isTicket(message)) ticketSeq = message.seq;
     if (event.name === "started") starts.set(event.token, startFactsOf(message));
@@ -158,5 +167,5 @@ export function foldMessages(
     events.push(event);
     if (job === null) events = [];
   }
-  return { job, events, seqs, lastSeq, ticketSeq, deletedAt, starts };
+  return { job, events, seqs, creations, lastSeq, existed, ticketSeq, deletedAt, starts };
 }

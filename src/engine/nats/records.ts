@@ -11,6 +11,8 @@ import { tokenOf } from "./subjects.js";
 export interface PlacedRecord {
   readonly record: StoredRecord | null;
   readonly seq: number;
+  /** The job for whose creation it was written; that may still be to come, or never come. */
+  readonly ahead?: string;
 }
 
 /** How often a write looks again before it gives up. */
@@ -60,13 +62,15 @@ export class Records {
     seen: PlacedRecord,
     body: Json | null,
     expiresAt?: number,
+    ahead?: string,
   ): Promise<PlacedRecord | null> {
     const record =
       body === null ? null : recordOf(id, (seen.record?.version ?? 0) + 1, body, expiresAt);
     const subject = this.#subject(id);
     const message: OutgoingMessage = {
       subject,
-      body: record === null ? "" : JSON.stringify(record),
+      body:
+        record === null ? "" : JSON.stringify(ahead === undefined ? record : { ...record, ahead }),
       headers: record === null ? { [operationHeader]: "DEL" } : {},
       expect: { filter: subject, seq: seen.seq },
     };
@@ -115,11 +119,12 @@ export class Records {
   read(message: StoredMessage): PlacedRecord {
     const { seq, body } = message;
     if (message.header(operationHeader) !== undefined || body === "") return { record: null, seq };
-    const record = JSON.parse(body) as StoredRecord;
+    const { ahead, ...record } = JSON.parse(body) as StoredRecord & { readonly ahead?: string };
     // What tells of the deployment itself lies beside the records and is none.
     if (record.id === undefined) return { record: null, seq };
     const isOver = record.expiresAt !== undefined && record.expiresAt <= this.#now();
-    return { record: isOver ? null : record, seq };
+    if (isOver) return { record: null, seq };
+    return ahead === undefined ? { record, seq } : { record, seq, ahead };
   }
 
   /** An id such as `queue/shop/mail` lies under `shop.queue.mail`. */

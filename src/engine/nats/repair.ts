@@ -18,6 +18,7 @@ import type { Leases } from "./leases.js";
 import type { Log } from "./log.js";
 import type { Port } from "./port.js";
 import type { Records } from "./records.js";
+import { refuseCreation } from "./refusal.js";
 import { priorityLane, type Subjects } from "./subjects.js";
 
 /** How long a place may be ahead of the log before it is taken for one that never comes. */
@@ -152,7 +153,7 @@ export class Repair {
     const { record } = await records.get(heldRecordId(service, id));
     const held = record?.body as unknown as HeldDeleted | undefined;
     if ((held?.until ?? 0) > now()) return false;
-    return this.#refuseCreation(service, id, logged.lastSeq);
+    return refuseCreation(this.#context, service, id, logged.lastSeq);
   }
 
   /** A job that has not started, or that has ended: whoever was about to change it has to look again. */
@@ -176,30 +177,6 @@ export class Repair {
       message: messageOf(subject, event, expect),
     });
     return outcome === "stored";
-  }
-
-  /** A job that never came: its create is made impossible, so that it cannot come later. */
-  async #refuseCreation(service: string, id: string, lastSeq: number): Promise<boolean> {
-    const { log, subjects, now, newEventId, actor } = this.#context;
-    const event: EventOf<"deleted"> = {
-      name: "deleted",
-      id: newEventId(),
-      jobId: id,
-      service,
-      type: "_",
-      version: 0,
-      run: 0,
-      tries: 0,
-      state: "cancelled",
-      previousState: null,
-      at: now(),
-      actor,
-      context: { requestId: "", traceId: "", traceparent: "" },
-      reason: "its creation was never completed",
-    };
-    const expect = { filter: subjects.jobFilter(service, id), seq: lastSeq };
-    const message = messageOf(subjects.event(event), event, expect);
-    return (await log.append({ jobId: id, message })).outcome === "stored";
   }
 
   /** Until when the worker of a job that somebody else has ended may still run; `null` if it has let go. */

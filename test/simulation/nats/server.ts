@@ -73,8 +73,7 @@ export class SimulatedServer {
   }
 
   hint(subject: string, from: string): void {
-    for (const { filter, heard } of [...this.#listeners])
-      if (matcher(filter)(subject)) heard(from);
+    for (const { filter, heard } of [...this.#listeners]) if (matcher(filter)(subject)) heard(from);
   }
 
   onHint(filter: string, heard: (from: string) => void): () => void {
@@ -175,10 +174,7 @@ export function simulatedPort(
       });
     },
     acknowledgedUpTo: (name) =>
-      wire.request(
-        `info of ${name}`,
-        () => server.consumer(name)?.acknowledgedUpTo() ?? null,
-      ),
+      wire.request(`info of ${name}`, () => server.consumer(name)?.acknowledgedUpTo() ?? null),
     time: () => wire.request("time", now),
     acknowledge: async (deliveries) => {
       const acknowledge = (delivery: Delivery) =>
@@ -217,8 +213,7 @@ export function simulatedPort(
       await Promise.all(seqs.map(remove));
     },
     hint: (subject, from) => wire.send(`hint ${subject}`, () => server.hint(subject, from)),
-    onHint: (subject, heard) =>
-      server.onHint(subject, (from) => wire.hinted(() => heard(from))),
+    onHint: (subject, heard) => server.onHint(subject, (from) => wire.hinted(() => heard(from))),
     close: async () => {},
   };
 }

@@ -1,7 +1,8 @@
 // A stream as nats-server keeps it: positions that only grow, a compare under a filter, known message ids,
 // and what it looked like some time ago, because a copy that answers may be behind.
-import type { OutgoingMessage, Publication, StoredMessage } from "#millrace/engine/nats/port.js";
+
 import { StoreFailed } from "#millrace/engine/errors.js";
+import type { OutgoingMessage, Publication, StoredMessage } from "#millrace/engine/nats/port.js";
 import { matcher } from "./subject.js";
 
 /** For how long a stream knows the ids of messages. */

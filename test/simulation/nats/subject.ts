@@ -10,7 +10,7 @@ export function matcher(filter: string): Matches {
   if (found) return found;
   const escaped = filter
     .split(".")
-    .map((token) => (token === "*" ? "[^.]+" : token === ">" ? ".+" : escape(token)))
+    .map((token) => (token === "*" ? "[^.]+" : token === ">" ? ".+" : literal(token)))
     .join("\\.");
   const pattern = new RegExp(`^${escaped}$`);
   const matches: Matches =
@@ -23,6 +23,6 @@ export function matcher(filter: string): Matches {
   return matches;
 }
 
-function escape(token: string): string {
+function literal(token: string): string {
   return token.replace(/[$()+.?[\\\]^{|}]/g, "\\$&");
 }

@@ -77,7 +77,10 @@ function isLost({ random, weather, isCutOff, process, trace }: Network, what: st
 function travel(network: Network, arrive: () => void): void {
   const { process, random } = network;
   const delayMs = delayOf(network.weather(), random.next(), () => random.next());
-  if (delayMs === 0) return arrive();
+  if (delayMs === 0) {
+    arrive();
+    return;
+  }
   void process.travel(delayMs).then(() => {
     if (process.state !== "gone" || network.weather() !== calm) arrive();
   });
