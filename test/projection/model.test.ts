@@ -89,7 +89,7 @@ async function expectEqual(kind: "memory" | "sqlite", sequence: readonly Play[])
 
 const sequences = fc.array(plays, { minLength: 10, maxLength: 80, size: "max" });
 const settings = {
-  numRuns: 25,
+  numRuns: 15,
   endOnFailure: true,
 } as const;
 

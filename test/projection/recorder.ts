@@ -13,6 +13,9 @@ export type Told =
   | { readonly kind: "renew"; readonly leases: readonly RenewedLease[] }
   | { readonly kind: "records"; readonly records: readonly MirroredRecord[] };
 
+/** The newest cursor of a log that has no events. */
+const emptyHead = "0";
+
 /** An engine whose log is read after each call. */
 export class Recorder {
   readonly engine: Engine;
@@ -45,18 +48,13 @@ export class Recorder {
   /** Reads what the log has got since the last time. */
   async read(): Promise<void> {
     const head = await this.#inner.head();
-    if (head === (this.#cursor ?? (await this.#start()))) return;
+    if (head === (this.#cursor ?? emptyHead)) return;
     const stop = new AbortController();
     for await (const { cursor, event } of this.#inner.tail(this.#cursor, stop.signal)) {
       this.#cursor = cursor;
       this.told.push({ kind: "event", entry: this.#entry(event) });
       if (cursor === head) stop.abort();
     }
-  }
-
-  /** The cursor of an empty log. */
-  async #start(): Promise<string> {
-    return "0";
   }
 
   #entry(event: JobEvent): LoggedEvent {
