@@ -148,10 +148,15 @@ export function headOf(values: HeadValues): JobHead {
 
 /** A context as the text that stands beside the `created` event; the trace's id is part of `traceparent`. */
 export function contextText({ requestId, traceparent, tracestate }: JobContext): string {
+  // Most are made here, and hold nothing that would have to be escaped.
+  if (tracestate === undefined && plainWord.test(requestId) && plainWord.test(traceparent))
+    return `["${requestId}","${traceparent}"]`;
   return JSON.stringify(
     tracestate === undefined ? [requestId, traceparent] : [requestId, traceparent, tracestate],
   );
 }
+
+const plainWord = /^[\w-]+$/;
 
 function contextFrom(text: string): JobContext {
   const [requestId, traceparent, tracestate] = JSON.parse(text) as [string, string, string?];
