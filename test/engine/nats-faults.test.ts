@@ -4,6 +4,7 @@ import { mkdtemp, rename, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { jetstreamManager } from "@nats-io/jetstream";
+import { createInbox } from "@nats-io/transport-node";
 import { connect, openEngine, type StoreError } from "millrace";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { startNats } from "../../scripts/nats-server.js";
@@ -222,19 +223,22 @@ describe("a ticket that the server has offered too often", () => {
   it("ends its job as dead, once somebody keeps the service, and frees its key", async () => {
     const { env, prefix, url } = await Deployment.make();
     const key = env.key("k");
-    const [job, next] = [await env.create({ key }), await env.create({ key })];
-    await env.engine.claim({ worker: "looker", lanes: [env.lane({ free: 0 })], limit: 0 });
+    const job = await env.create({ key });
+    const released = { command: "release", token: 1, cause: "shutdown", runAt: env.now } as const;
+    await env.settle(await env.claimOne(), released);
+    const next = await env.create({ key });
+    // Somebody makes the consumer give up early, and takes a ticket that is never acknowledged.
     const connection = await natsConnection(url);
     const { consumers, streams } = await jetstreamManager(connection);
     const name = `${prefix.toUpperCase()}_JOBS`;
-    // Somebody makes a consumer give up early, and takes tickets that it never acknowledges.
-    const taken = await env.claimOne();
-    await env.settle(taken, { command: "release", token: 1, cause: "shutdown", runAt: env.now });
     const consumer = "shop~mail~mail~v1-normal";
     await consumers.update(name, consumer, { max_deliver: 1, ack_wait: 1e8 });
     const told = connection.subscribe("$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.>", { max: 1 });
-    const { subject } = { subject: `$JS.API.CONSUMER.MSG.NEXT.${name}.${consumer}` };
-    await connection.request(subject, JSON.stringify({ batch: 1, no_wait: true }));
+    const take = `$JS.API.CONSUMER.MSG.NEXT.${name}.${consumer}`;
+    const inbox = createInbox();
+    const taken = connection.subscribe(inbox, { max: 1 });
+    connection.publish(take, JSON.stringify({ batch: 1, no_wait: true }), { reply: inbox });
+    for await (const { subject } of taken) expect(subject).toContain(job.id);
     for await (const _ of told) break;
     const advisories = `${prefix.toUpperCase()}_ADVISORIES`;
     expect((await streams.info(advisories)).state.messages).toBe(1);

@@ -191,7 +191,7 @@ export class NatsEngine implements Engine {
     this.#keys = keys;
     const followUp: Changes["followUp"] = (follow) => this.#changes.followUp(follow);
     const repair = new Repair({ ...parts, keys, actor, followUp });
-    const observe: Repair["observe"] = (record) => repair.observe(record);
+    const observe: Repair["observe"] = (told, seq) => repair.observe(told, seq);
     const readModel = new ReadModel({ ...parts, url, keys, clock, observe, open });
     this.#readModel = readModel;
     const currentOfChain = (chainId: string) => readModel.currentOfChain(chainId);

@@ -34,8 +34,8 @@ export interface ReadModelOptions {
   readonly records: Records;
   readonly keys: Keys;
   readonly clock: Clock;
-  /** Is told of every record as it changes, from when the projection is open. */
-  readonly observe: (record: StoredRecord) => void;
+  /** Is told of records as they change, and up to which position, from when the projection is open. */
+  readonly observe: (records: readonly StoredRecord[], seq: number) => void;
   /** Opens the projection, when it is first needed. */
   readonly open: () => Promise<Projection>;
 }
@@ -238,7 +238,7 @@ export class ReadModel {
       try {
         for await (const messages of port.follow("records", records.all, 0, this.#stop.signal)) {
           const placed = messages.flatMap((message) => records.read(message).record ?? []);
-          for (const record of placed) observe(record);
+          observe(placed, messages.at(-1)?.seq ?? 0);
           const renewals = placed.flatMap(renewalsOf);
           if (renewals.length > 0) await projection.renew(renewals);
         }

@@ -24,6 +24,9 @@ import { priorityLane, type Subjects } from "./subjects.js";
 /** How long a place may be ahead of the log before it is taken for one that never comes. */
 const aheadMaxMs = 10_000;
 
+/** How long a look waits to be told of the newest records; the next one finds what this one does not. */
+const observeMs = 2_000;
+
 /** How many keys and caps one look examines; the others have their turn in the next ones. */
 const examinedMax = 200;
 
@@ -49,19 +52,25 @@ export class Repair {
   readonly #context: RepairContext;
   /** The keys and caps under which somebody stands, and what is to follow, those that were examined longest ago first. */
   readonly #occupied = new Set<string>();
+  readonly #waiting: (() => void)[] = [];
+  #observedSeq = 0;
 
   constructor(context: RepairContext) {
     this.#context = context;
   }
 
-  /** Is told of every record as it changes. */
-  observe({ id, body }: StoredRecord): void {
-    if (isOccupied(id, body)) this.#occupied.add(id);
-    else this.#occupied.delete(id);
+  /** Is told of records as they change, and up to which position. */
+  observe(records: readonly StoredRecord[], seq: number): void {
+    for (const { id, body } of records)
+      if (isOccupied(id, body)) this.#occupied.add(id);
+      else this.#occupied.delete(id);
+    this.#observedSeq = seq;
+    for (const call of this.#waiting.splice(0)) call();
   }
 
   /** Examines the keys and caps of a service, as many as one look may. */
   async repair(service: string): Promise<void> {
+    await this.#observedAll();
     const own = [...this.#occupied].filter((id) => id.split("/")[1] === service);
     for (const id of own.slice(0, examinedMax)) {
       this.#occupied.delete(id);
@@ -70,6 +79,18 @@ export class Repair {
       else if (id.startsWith("key/")) await this.#examineKey(service, id.split("/")[2] ?? "");
       else await this.#examineCap(service, id);
     }
+  }
+
+  /** Waits until everything was told that is there now, but not for ever. */
+  async #observedAll(): Promise<void> {
+    const { port, records } = this.#context;
+    const head = (await port.last("records", records.all))?.seq ?? 0;
+    const patience = AbortSignal.timeout(observeMs);
+    while (this.#observedSeq < head && !patience.aborted)
+      await new Promise<void>((resolve) => {
+        this.#waiting.push(resolve);
+        patience.addEventListener("abort", () => resolve(), { once: true });
+      });
   }
 
   /** What should have followed from an event follows if the event was stored, and never if it was not. */
