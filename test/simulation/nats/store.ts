@@ -19,6 +19,7 @@ const pauseSeenMs = 1_000;
 
 export class NatsStore implements SimulatedStore {
   readonly engine: Engine;
+  readonly hasLateNotes = true;
   readonly #wall: WallClock;
   readonly #ledger: HandlerLedger;
   readonly #server: SimulatedServer;
