@@ -41,6 +41,8 @@ export const calm: Weather = {
 export interface SimulatedStore {
   /** The store without faults, for the simulation's own eyes. */
   readonly engine: Engine;
+  /** Whether a note may be stored after its attempt is over, and is then ignored by everybody who folds the log. */
+  readonly hasLateNotes: boolean;
   /** The store as one process sees it. */
   engineOf(network: Network): Engine;
   /** How likely each kind of trouble is in one simulation. Some kinds are frequent, others are absent. */
@@ -52,6 +54,7 @@ export interface SimulatedStore {
 /** The memory engine. */
 export class MemoryStore implements SimulatedStore {
   readonly engine: Engine;
+  readonly hasLateNotes = false;
 
   constructor(clock: Clock, ledger: HandlerLedger) {
     this.engine = observedEngine(openMemory({ clock }), ledger);

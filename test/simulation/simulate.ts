@@ -6,7 +6,7 @@ import { Caller } from "./callers.js";
 import { contract, leaseMs } from "./contract.js";
 import { CallersLedger } from "./ledger.js";
 import type { Random } from "./random.js";
-import { allEnded, judge, readFeed } from "./verdict.js";
+import { allEnded, judge, readFeed, withoutLateNotes } from "./verdict.js";
 import { type Crew, type EngineName, World } from "./world.js";
 
 /** What a simulation gave. */
@@ -51,7 +51,8 @@ export async function simulate(
     const callers = new CallersLedger();
     await new Storm(world, callers).rage();
     const isHealed = await heal(world, callers);
-    const events = await readFeed(world.engine);
+    const feed = await readFeed(world.engine);
+    const events = world.store.hasLateNotes ? withoutLateNotes(feed) : feed;
     const jobs = boundJobs(contract);
     const evidence = { jobs, engine: world.engine, events, callers, handlers: world.ledger };
     const violations = [...faults, ...(await judge(evidence))];

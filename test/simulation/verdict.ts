@@ -3,7 +3,9 @@
 import { LogChecker } from "millrace/conformance";
 import type { BoundJob } from "#millrace/contract/definition.js";
 import type { JobEvent } from "#millrace/core/event.js";
-import { isEnded } from "#millrace/core/job.js";
+import { evolve } from "#millrace/core/evolve.js";
+import { isEnded, type Job } from "#millrace/core/job.js";
+import { transitions } from "#millrace/core/transitions.js";
 import type { Engine } from "#millrace/engine/engine.js";
 import { type JobRow, pageMax } from "#millrace/engine/query.js";
 import { type CallersLedger, capLimits, type HandlerLedger } from "./ledger.js";
@@ -52,6 +54,16 @@ export async function readFeed(engine: Engine): Promise<readonly JobEvent[]> {
     const isLeft = !created.has(jobId) && index < (removedAt.get(jobId) ?? 0);
     if (name === "deleted") created.delete(jobId);
     return !isLeft;
+  });
+}
+
+/** The feed without the notes that the fold ignores. */
+export function withoutLateNotes(events: readonly JobEvent[]): readonly JobEvent[] {
+  const jobs = new Map<string, Job | null>();
+  return events.filter((event) => {
+    const { job, ignored } = evolve(jobs.get(event.jobId) ?? null, event);
+    jobs.set(event.jobId, job);
+    return ignored === null || transitions[event.name].kind === "change";
   });
 }
 

@@ -19,6 +19,7 @@ const pauseSeenMs = 1_000;
 
 export class NatsStore implements SimulatedStore {
   readonly engine: Engine;
+  readonly hasLateNotes = true;
   readonly #wall: WallClock;
   readonly #ledger: HandlerLedger;
   readonly #server: SimulatedServer;
@@ -65,14 +66,14 @@ export class NatsStore implements SimulatedStore {
   weather(random: Random): Weather {
     const likely = (most: number) => (random.chance(0.5) ? random.next() * most : 0);
     return {
-      lostRequest: likely(0.02),
-      lostReply: likely(0.02),
+      lostRequest: likely(0.04),
+      lostReply: likely(0.04),
       repeated: 0,
       slow: likely(0.2),
-      stuck: likely(0.005),
-      crash: likely(0.003),
+      stuck: likely(0.01),
+      crash: likely(0.005),
       lostHint: likely(0.5),
-      behind: likely(0.2),
+      behind: likely(0.33),
     };
   }
 

@@ -61,16 +61,18 @@ export class SimulatedStream {
 
   /** The newest message under a filter, as it was `agoMs` ago. */
   last(filter: string, agoMs = 0): StoredMessage | null {
-    return this.read(filter, agoMs).at(-1) ?? null;
+    const candidates = this.#candidates(filter);
+    const isThere = this.#filter(filter, agoMs);
+    for (let index = candidates.length - 1; index >= 0; index--) {
+      const message = candidates[index];
+      if (message && isThere(message)) return message;
+    }
+    return null;
   }
 
   /** All messages under a filter, as they were `agoMs` ago. */
   read(filter: string, agoMs = 0): readonly StoredMessage[] {
-    const step = this.#stepAt(this.#options.time() - agoMs);
-    const matches = matcher(filter);
-    return this.#candidates(filter).filter(
-      ({ cameAt, wentAt, subject }) => cameAt <= step && wentAt > step && matches(subject),
-    );
+    return this.#candidates(filter).filter(this.#filter(filter, agoMs));
   }
 
   /** The newest message of each subject under some filters, in order. */
@@ -124,7 +126,9 @@ export class SimulatedStream {
         if (older.subject === subject) older.wentAt = Math.min(older.wentAt, message.cameAt);
     this.#messages.push(message);
     const job = subject.split(".")[jobToken] ?? "";
-    this.#ofJob.set(job, [...(this.#ofJob.get(job) ?? []), message]);
+    const ofJob = this.#ofJob.get(job);
+    if (ofJob) ofJob.push(message);
+    else this.#ofJob.set(job, [message]);
     const id = headers["Nats-Msg-Id"];
     if (id !== undefined) this.#ids.set(id, { seq, at: this.#options.time() });
     this.#options.onStored(message);
@@ -139,6 +143,12 @@ export class SimulatedStream {
     const known = this.#ids.get(headers["Nats-Msg-Id"] ?? "");
     const isKnown = known && known.at + duplicatesKnownMs > this.#options.time();
     return isKnown ? known.seq : null;
+  }
+
+  #filter(filter: string, agoMs: number): (message: Kept) => boolean {
+    const step = this.#stepAt(this.#options.time() - agoMs);
+    const matches = matcher(filter);
+    return ({ cameAt, wentAt, subject }) => cameAt <= step && wentAt > step && matches(subject);
   }
 
   #candidates(filter: string): readonly Kept[] {
