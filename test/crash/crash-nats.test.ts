@@ -5,11 +5,15 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { jetstreamManager } from "@nats-io/jetstream";
 import { connect as connectNats } from "@nats-io/transport-node";
+import { connect } from "millrace";
 import { expect, it, onTestFinished } from "vitest";
 import type { NatsCluster, NatsServer } from "../../scripts/nats-server.js";
 import type { Random } from "../simulation/random.js";
-import { ownNats, ownNatsCluster } from "../support/nats.js";
+import { freshPrefix, ownNats, ownNatsCluster } from "../support/nats.js";
+import { startChild } from "./children.js";
+import { contract, noWork } from "./contract.js";
 import { runCrash } from "./crash.js";
+import { type HandlerLine, ledgerFile, readLedger } from "./lines.js";
 import { pass } from "./time.js";
 
 const serverKills = 3;
@@ -57,6 +61,49 @@ it("loses nothing while the servers of a cluster are killed one after the other"
   expect(fleet.killed).toHaveLength(3 * workers);
   await engine.close();
 });
+
+it("refuses the outcome of a worker that was stopped past its lease and then goes on", {
+  timeout: 90_000,
+}, async () => {
+  const { storeUrl } = await freshPrefix();
+  const folder = await freshFolder();
+  const url = `${storeUrl}&projection=file:${join(folder, "view.db")}`;
+  const service = await connect(contract, { url, keeper: { ttlMs: 2_000, tickMs: 250 } });
+  onTestFinished(() => service.stop());
+  const slow = { ...noWork, workMs: 300, isDeaf: true };
+  const job = await service.jobs.requeues.create(slow).orThrow();
+  const { child, said } = startChild("./worker.ts", [url, folder, "stopped"]);
+  await said("ready");
+  const entries = () => readLedger<HandlerLine>(ledgerFile.handlers(folder));
+  await until(() => entries().some(({ line }) => line === "entered"));
+  child.kill("SIGSTOP");
+  service.jobs.requeues.handle(async () => ({}));
+  await service.start();
+  await job.wait().orThrow();
+  child.kill("SIGCONT");
+  await until(() => entries().some(({ line }) => line === "left"));
+  const names = async () => (await job.events().orThrow()).map(({ name }) => name);
+  await until(async () => (await names()).includes("staleCompletionIgnored"));
+  // On a busy machine a start may come too late for its worker, which then releases it.
+  const happened = (await names()).filter((name) => name !== "heartbeat");
+  expect(happened.filter((name) => name === "completed")).toHaveLength(1);
+  expect(happened.slice(-5)).toEqual([
+    "started",
+    "retry",
+    "started",
+    "completed",
+    "staleCompletionIgnored",
+  ]);
+  expect(await service.reads.key({ type: "requeues", key: "red" }).orThrow()).toMatchObject({
+    active: [],
+    takeovers: 1,
+  });
+});
+
+/** Looks again and again whether something has come true. */
+async function until(isTrue: () => boolean | Promise<boolean>): Promise<void> {
+  while (!(await isTrue())) await pass(20);
+}
 
 /** Kills the server under load, a few times, and starts it again soon or after leases have run out. */
 async function killServer(server: NatsServer, random: Random): Promise<void> {

@@ -148,6 +148,22 @@ export const followCases = concern("follow", [
     },
   },
   {
+    name: "a continuation has the place under a key that the job before it leaves, however full the key is",
+    async run(env) {
+      const key = env.key("k", { type: "next", maxQueued: 0 });
+      await env.create({ id: "first", type: "next", key });
+      const job = await env.claimOne({ type: "next" });
+      const { wish, follow } = continued(env, job, { id: "second", key });
+      assert.deepEqual(await env.settle(job, wish, follow), appended);
+      const refused = await env.append(env.creation({ type: "next", key }));
+      assert.equal(refused.outcome, "not_admitted");
+      const second = await env.claimOne({ type: "next" });
+      assert.equal(second.id, "second");
+      await env.complete(second);
+      assert.deepEqual((await env.keyRow(key)).active, []);
+    },
+  },
+  {
     name: "a continuation that waits for its time is claimable when that has come",
     async run(env) {
       await env.create({ id: "first" });
