@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Environment, MovableClock } from "millrace/conformance";
 import { onTestFinished } from "vitest";
+import { ids } from "#millrace/conformance/environment.js";
 import type { Engine } from "#millrace/engine/engine.js";
 import { StoreUnavailable } from "#millrace/engine/errors.js";
 import { addressOf } from "#millrace/engine/nats/address.js";
@@ -192,4 +193,62 @@ function interfered(port: Port, interference: Interference): Port {
       return typeof found === "function" ? found.bind(target) : found;
     },
   });
+}
+
+/** Longer than a place may be ahead of the log, and than the leases of these tests. */
+const longMs = 40_000;
+
+/** The keeper of a service looks once. */
+async function keep(env: Environment): Promise<void> {
+  for (const { id } of await env.engine.due({ kind: "lapsed", service: "shop" }, 100))
+    await env.lapse(id);
+  await env.engine.tend?.("shop");
+}
+
+/** Lets time pass in which others give up what a dead process has left, while a keeper looks. */
+export async function outlive(env: Environment): Promise<void> {
+  for (let passed = 0; passed < longMs; passed += longMs / 4) {
+    env.clock.advance(longMs / 4);
+    await keep(env);
+  }
+}
+
+/** Claims and completes until there is nothing more; gives what was carried out, in order. */
+export async function drain(env: Environment, lane = {}): Promise<readonly string[]> {
+  const done: string[] = [];
+  for (;;) {
+    const jobs = await env.claim(lane);
+    if (jobs.length === 0) return done;
+    for (const job of jobs) await env.complete(job);
+    done.push(...ids(jobs));
+  }
+}
+
+/** Something that is told once. */
+export interface Signal {
+  readonly given: Promise<void>;
+  give(): void;
+}
+
+/** A signal that was not given yet. */
+export function signal(): Signal {
+  let give: () => void = () => {};
+  const given = new Promise<void>((resolve) => {
+    give = resolve;
+  });
+  return { given, give };
+}
+
+/** Tells when a step that is meant has been carried out. */
+export function heard(
+  interference: Interference,
+  isMeant: (step: Parameters<Interference>[0]) => boolean,
+  told: Signal,
+): Interference {
+  return (step, go) =>
+    interference(step, async () => {
+      const answer = await go();
+      if (isMeant(step)) told.give();
+      return answer;
+    });
 }
