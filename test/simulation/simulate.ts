@@ -56,6 +56,7 @@ export async function simulate(
     const jobs = boundJobs(contract);
     const evidence = { jobs, engine: world.engine, events, callers, handlers: world.ledger };
     const violations = [...faults, ...(await judge(evidence))];
+    violations.push(...((await world.store.check?.()) ?? []));
     if (!isHealed) violations.push(`Not every job ended within ${healMaxMs} ms after the storm.`);
     for (const event of events) world.trace(eventLine(event));
     await world.engine.close();

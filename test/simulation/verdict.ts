@@ -79,7 +79,8 @@ async function readAll(engine: Engine): Promise<readonly JobEvent[]> {
   return events;
 }
 
-async function readRows(engine: Engine): Promise<readonly JobRow[]> {
+/** All jobs as the read model has them. */
+export async function readRows(engine: Pick<Engine, "query">): Promise<readonly JobRow[]> {
   const rows: JobRow[] = [];
   let cursor: string | undefined;
   do {

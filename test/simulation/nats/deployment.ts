@@ -37,6 +37,11 @@ export function openSimulated(server: SimulatedServer, place: Place): Engine {
     subjects: new Subjects(prefix),
     topology: { recordsBucket: "MILLRACE_RECORDS", atomicBatches: !isOld },
     clock: new ServerClock(clock, null),
-    openProjection: () => Projection.open(store(), { identity: prefix, origin: url, clock }),
+    openProjection: () => openProjectionOf(store(), clock),
   });
+}
+
+/** The read model of the simulated deployment. */
+export function openProjectionOf(store: ProjectionStore, clock: Clock): Promise<Projection> {
+  return Projection.open(store, { identity: prefix, origin: url, clock });
 }

@@ -10,7 +10,8 @@ import type { Network, SimulatedStore, Weather } from "../engines.js";
 import type { HandlerLedger } from "../ledger.js";
 import type { WallClock } from "../process.js";
 import type { Random } from "../random.js";
-import { openSimulated } from "./deployment.js";
+import { readRows } from "../verdict.js";
+import { openProjectionOf, openSimulated } from "./deployment.js";
 import { SimulatedServer } from "./server.js";
 import { networkStore, networkWire } from "./wire.js";
 
@@ -23,7 +24,7 @@ export class NatsStore implements SimulatedStore {
   readonly #wall: WallClock;
   readonly #ledger: HandlerLedger;
   readonly #server: SimulatedServer;
-  readonly memory = new ProjectionMemory();
+  readonly #memory = new ProjectionMemory();
   readonly #isOld: boolean;
   readonly #clock: Clock;
   /** When each lease was last renewed. */
@@ -52,7 +53,7 @@ export class NatsStore implements SimulatedStore {
   engineOf(network: Network): Engine {
     const { process } = network;
     const clock = this.#observed(process.clock);
-    const store = () => networkStore(new MemoryProjectionStore(clock, this.memory), network);
+    const store = () => networkStore(new MemoryProjectionStore(clock, this.#memory), network);
     const engine = openSimulated(this.#server, {
       clock,
       session: process.name.replace(".", "-"),
@@ -86,6 +87,20 @@ export class NatsStore implements SimulatedStore {
     const name = random.pick(names);
     this.#server.removeConsumer(name);
     return `the consumer ${name} is removed`;
+  }
+
+  /** The read model that processes have handed on to each other is equal to one that was made at the end. */
+  async check(): Promise<readonly string[]> {
+    const store = new MemoryProjectionStore(this.#wall, this.#memory);
+    const shared = await openProjectionOf(store, this.#wall);
+    const head = Number(await this.engine.head());
+    const position = await shared.position();
+    if (position < head) return [`The read model is at ${position}, and the log at ${head}.`];
+    const [rows, anew] = [await readRows(shared), await readRows(this.engine)];
+    return rows.flatMap((row, index) => {
+      const [is, isAnew] = [JSON.stringify(row), JSON.stringify(anew[index])];
+      return is === isAnew ? [] : [`The read model has ${is}, and made anew it has ${isAnew}.`];
+    });
   }
 
   /** Whoever reads the store's clock may find that a lease has lapsed, and so does the ledger. */
