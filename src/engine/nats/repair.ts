@@ -24,6 +24,9 @@ import { priorityLane, type Subjects } from "./subjects.js";
 /** How long a place may be ahead of the log before it is taken for one that never comes. */
 const aheadMaxMs = 10_000;
 
+/** How long something may take to follow from an event before the keeper sees to it; less than its place may be ahead. */
+const followMaxMs = 5_000;
+
 /** How long a look waits to be told of the newest records; the next one finds what this one does not. */
 const observeMs = 2_000;
 
@@ -72,10 +75,13 @@ export class Repair {
   async repair(service: string): Promise<void> {
     await this.#observedAll();
     const own = [...this.#occupied].filter((id) => id.split("/")[1] === service);
-    for (const id of own.slice(0, examinedMax)) {
+    // What is still to follow may have a place under a key, which is not to be taken for one that never comes.
+    const isFollowUp = (id: string) => id.startsWith(followUpPrefix);
+    const ordered = [...own.filter(isFollowUp), ...own.filter((id) => !isFollowUp(id))];
+    for (const id of ordered.slice(0, examinedMax)) {
       this.#occupied.delete(id);
       this.#occupied.add(id);
-      if (id.startsWith(followUpPrefix)) await this.#examineFollowUp(service, id);
+      if (isFollowUp(id)) await this.#examineFollowUp(service, id);
       else if (id.startsWith("key/")) await this.#examineKey(service, id.split("/")[2] ?? "");
       else await this.#examineCap(service, id);
     }
@@ -103,7 +109,7 @@ export class Repair {
     }
     const { jobId, eventId, follow, since } = followUpOf(record.body);
     const cause = await log.load(jobId);
-    if (since + aheadMaxMs > this.#context.now()) return;
+    if (since + followMaxMs > this.#context.now()) return;
     const isStored = cause.events.some((event) => event.id === eventId);
     if (isStored) await followUp(follow);
     else if (!(await this.#isGivenUp(service, { id: jobId, since }, cause))) return;
