@@ -285,14 +285,14 @@ export class Changes {
     return { publication, forget };
   }
 
-  /** Stores what follows from an event that is stored. What is there already is left as it is. */
-  async followUp(follow: readonly Change[]): Promise<void> {
+  /** Stores what follows from an event of a job that is stored. What is there already is left as it is. */
+  async followUp(jobId: string, follow: readonly Change[]): Promise<void> {
     const { log } = this.#context;
     for (const change of follow) {
       const { event } = change;
       if (event.name !== "created") await this.#appendToJob(change, event, "outside");
       else if ((await this.#freeId(event)) !== null) {
-        const prepared = await this.#prepareFollow([change], []);
+        const prepared = await this.#prepareFollow([change], [], jobId);
         await log.appendAll(prepared.flatMap(({ items }) => items));
         await this.#created(prepared);
       }

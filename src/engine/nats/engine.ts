@@ -189,7 +189,7 @@ export class NatsEngine implements Engine {
     const actor = `keeper:${this.#session}` as const;
     const keys = new Keys({ ...parts, actor });
     this.#keys = keys;
-    const followUp: Changes["followUp"] = (follow) => this.#changes.followUp(follow);
+    const followUp: Changes["followUp"] = (id, follow) => this.#changes.followUp(id, follow);
     const repair = new Repair({ ...parts, keys, actor, followUp });
     const observe: Repair["observe"] = (told, seq) => repair.observe(told, seq);
     const readModel = new ReadModel({ ...parts, url, keys, clock, observe, open });

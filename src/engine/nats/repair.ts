@@ -44,8 +44,8 @@ export interface RepairContext {
   readonly keys: Keys;
   readonly now: () => number;
   readonly newEventId: () => string;
-  /** Stores what follows from an event that is stored. */
-  readonly followUp: (follow: readonly Change[]) => Promise<void>;
+  /** Stores what follows from an event of a job that is stored. */
+  readonly followUp: (jobId: string, follow: readonly Change[]) => Promise<void>;
   /** The name under which this process writes what follows from what others did. */
   readonly actor: EventOf<"ready">["actor"];
 }
@@ -111,7 +111,7 @@ export class Repair {
     const cause = await log.load(jobId);
     if (since + followMaxMs > this.#context.now()) return;
     const isStored = cause.events.some((event) => event.id === eventId);
-    if (isStored) await followUp(follow);
+    if (isStored) await followUp(jobId, follow);
     else if (!(await this.#isGivenUp(service, { id: jobId, since }, cause))) return;
     await forgetFollowUp(records, id);
   }
