@@ -5,7 +5,7 @@ import { simulate } from "./simulate.js";
 import type { EngineName } from "./world.js";
 
 /** How many seeds one test runs, so that progress shows. */
-const seedsPerTest = 50;
+const seedsPerTest = 25;
 const timeoutMs = 120_000;
 
 /** Declares the tests of `seeds` seeds from `first` on. */

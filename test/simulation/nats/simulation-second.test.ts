@@ -1,4 +1,4 @@
 // The second half of the seeds of the JetStream engine.
 import { simulationTests } from "../shard.js";
 
-simulationTests(101, 100, "nats");
+simulationTests(76, 75, "nats");

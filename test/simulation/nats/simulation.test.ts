@@ -9,7 +9,7 @@ const engine = "nats";
 /** Seeds that broke a rule before what they found was mended. */
 const instructive = [19, 33, 71, 176, 191, 204] as const;
 
-simulationTests(1, 100, engine);
+simulationTests(1, 75, engine);
 
 describe("the simulator of the JetStream engine", () => {
   it("gives the same log for the same seed, and another for another", async () => {
