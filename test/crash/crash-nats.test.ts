@@ -21,7 +21,7 @@ const serverKills = 3;
 it("loses nothing and exceeds nothing while workers and the server are killed", {
   timeout: 180_000,
 }, async () => {
-  const [workers, jobs] = [3, 900];
+  const [workers, jobs] = [3, 600];
   const server = await ownNats({ syncAlways: true });
   const folder = await freshFolder();
   const { engine, fleet, acknowledged } = await runCrash({
@@ -43,7 +43,7 @@ it("loses nothing and exceeds nothing while workers and the server are killed", 
 it("loses nothing while the servers of a cluster are killed one after the other", {
   timeout: 180_000,
 }, async () => {
-  const [workers, jobs] = [2, 500];
+  const [workers, jobs] = [2, 400];
   const cluster = await ownNatsCluster({ syncAlways: true });
   const folder = await freshFolder();
   const { engine, fleet, acknowledged } = await runCrash({
