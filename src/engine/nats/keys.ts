@@ -71,6 +71,12 @@ export class Keys {
     return (record?.body ?? null) as unknown as KeyState | null;
   }
 
+  /** The state of a key by its hash alone. */
+  async find(hash: string): Promise<KeyState | null> {
+    const record = await this.#context.records.find("key", hash);
+    return (record?.body ?? null) as unknown as KeyState | null;
+  }
+
   /** Whether a job has a slot of its key for its next start. */
   async hasSlot(job: Job): Promise<boolean> {
     const state = job.key && (await this.state(job.service, job.key.hash));

@@ -77,7 +77,9 @@ export class ReadModel {
         return this.#withSettings(answer as Queries["queues"]["answer"], service);
       }
       case "key":
-        return answer && this.#asRecorded(answer as KeyRow);
+        return answer
+          ? this.#asRecorded(answer as KeyRow)
+          : this.#rememberedKey((ask as Queries["key"]["ask"]).hash);
       case "keys": {
         const page = answer as Queries["keys"]["answer"];
         const entries = await Promise.all(page.entries.map((row) => this.#asRecorded(row)));
@@ -291,6 +293,24 @@ export class ReadModel {
     const { maxActive, maxQueued, whenFull, takeovers, lastOutcome } = state;
     const limits = { maxActive, maxQueued, whenFull, takeovers };
     return { ...row, ...limits, ...(lastOutcome && { lastOutcome }) };
+  }
+
+  /** A key whose jobs have all been deleted: the log knows nothing of it any more, and its record does. */
+  async #rememberedKey(hash: string): Promise<KeyRow | null> {
+    const state = await this.#options.keys.find(hash);
+    if (!state) return null;
+    const { members: _, held, lastOutcome, ...known } = state;
+    const now = this.#options.clock.now();
+    const active = held
+      .filter(({ until }) => until > now)
+      .map(({ id, token, until }) => ({
+        jobId: id,
+        state: "ended" as const,
+        token,
+        leaseUntil: until,
+      }));
+    const nobody = { active, queued: [], queuedCount: 0, blocked: false };
+    return { ...known, ...nobody, ...(lastOutcome && { lastOutcome }) };
   }
 }
 

@@ -46,6 +46,14 @@ export class Records {
     return message ? this.read(message) : { record: null, seq: 0 };
   }
 
+  /** The record of a kind and a name that is unique over all services. */
+  async find(kind: string, name: string): Promise<StoredRecord | null> {
+    const owner = this.#scope === undefined ? "*" : tokenOf(this.#scope);
+    const filter = `$KV.${this.#bucket}.${owner}.${tokenOf(kind)}.${tokenOf(name)}`;
+    const message = await this.#port.last("records", filter);
+    return message ? this.read(message).record : null;
+  }
+
   /** Records under a part of their ids, in the order of the ids. */
   async list(prefix: string): Promise<readonly StoredRecord[]> {
     const messages = await this.#port.read("records", this.#filter(prefix));
