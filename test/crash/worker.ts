@@ -14,30 +14,34 @@ const name = `${instance}.${process.pid}`;
 const connectAttemptsMax = 100;
 const connectPauseMs = 100;
 
-const service = await connected();
-for (const type of Object.keys(contract.jobs) as JobType[]) {
-  service.jobs[type].handle((job) => work(job.id, type, job.payload, job.tries, job.signal));
-}
-await service.start();
+const service = await started();
 console.log("ready");
 await service.wait();
 await service.engine.close();
 console.log("stopped");
 
-async function connected() {
+async function started() {
   for (let attempt = 1; ; attempt++) {
+    let engine: Engine | null = null;
     try {
-      return await connect(contract, {
-        engine: watched(await openEngine(url)),
-        instance,
-        graceMs: 500,
-        keeper: { ttlMs: 2_000, renewMs: 500, tickMs: 250 },
-      });
+      engine = watched(await openEngine(url));
+      return await startedOn(engine);
     } catch (error) {
+      await engine?.close();
       if (!StoreUnavailable.is(error) || attempt === connectAttemptsMax) throw error;
       await pass(connectPauseMs);
     }
   }
+}
+
+async function startedOn(engine: Engine) {
+  const keeper = { ttlMs: 2_000, renewMs: 500, tickMs: 250 };
+  const service = await connect(contract, { engine, instance, graceMs: 500, keeper });
+  for (const type of Object.keys(contract.jobs) as JobType[]) {
+    service.jobs[type].handle((job) => work(job.id, type, job.payload, job.tries, job.signal));
+  }
+  await service.start();
+  return service;
 }
 
 async function work(id: string, type: JobType, payload: Work, tries: number, signal: AbortSignal) {
