@@ -2,6 +2,7 @@
  * Appending: compare with the log, store, and then do what follows: places under caps and keys, tickets, hints.
  * Places are taken before the event that needs them and given back after the event that frees them.
  */
+
 import { refusedContinuation } from "../../core/chains.js";
 import type { EventOf, JobEvent } from "../../core/event.js";
 import { evolve } from "../../core/evolve.js";
@@ -11,18 +12,15 @@ import type { AppendOutcome, Change, WakeTopic } from "../engine.js";
 import { isStoreError } from "../errors.js";
 import { blockerRefusal } from "./blockers.js";
 import { appendWithRecords, type BoundOutcome } from "./bound-records.js";
-import type { Caps } from "./caps.js";
 import { type LoggedJob, messageOf } from "./entry.js";
 import { keepFollowUp } from "./follow-ups.js";
 import type { Held } from "./held.js";
 import { type HeldDeleted, heldRecordId } from "./held-deleted.js";
-import type { KeyedCreate, Keys } from "./keys.js";
-import type { Leases } from "./leases.js";
-import type { Appended, Log } from "./log.js";
-import type { Port, Publication } from "./port.js";
-import type { Records } from "./records.js";
+import type { KeyedCreate } from "./keys.js";
+import type { Appended } from "./log.js";
+import type { EngineParts } from "./parts.js";
+import type { Publication } from "./port.js";
 import { removeLog } from "./removal.js";
-import type { Subjects } from "./subjects.js";
 
 /** Who moves a job on: the worker that holds it, or anybody else. */
 export type ChangedBy = "worker" | "outside";
@@ -34,17 +32,8 @@ const conflict: AppendOutcome = { outcome: "conflict" };
 const exists: AppendOutcome = { outcome: "exists" };
 
 /** What changes need of the engine. */
-export interface ChangesContext {
-  readonly port: Port;
-  readonly subjects: Subjects;
-  readonly log: Log;
-  readonly records: Records;
-  readonly leases: Leases;
-  readonly caps: Caps;
-  readonly keys: Keys;
+export interface ChangesContext extends EngineParts {
   readonly held: Held;
-  readonly now: () => number;
-  readonly newEventId: () => string;
   /** The name under which this process writes what follows from what others did. */
   readonly actor: JobEvent["actor"];
   readonly hint: (topic: WakeTopic, service: string) => void;

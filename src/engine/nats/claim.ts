@@ -2,21 +2,19 @@
  * Claiming: takes tickets from the consumers of lanes, folds what became of their jobs, takes places under caps,
  * and starts what may start. A ticket that is old, or whose job cannot run now, is acknowledged and dropped.
  */
+
 import { claimVerdict, expiredEvent, startedEvent } from "../../core/decide.js";
 import { evolve } from "../../core/evolve.js";
 import type { Job } from "../../core/job.js";
 import type { ClaimAsk, ClaimedJob, ClaimLane } from "../engine.js";
 import { type QueueSettings, recordId } from "../record.js";
-import { type CapPlace, type CapScope, type Caps, capsOf } from "./caps.js";
+import { type CapPlace, type CapScope, capsOf } from "./caps.js";
 import type { Changes } from "./changes.js";
 import { eventOf, foldMessages, type LoggedJob, messageOf, type StartFacts } from "./entry.js";
 import type { Held } from "./held.js";
-import type { Keys } from "./keys.js";
-import type { Leases } from "./leases.js";
-import type { Log } from "./log.js";
-import type { Delivery, Port } from "./port.js";
-import type { Records } from "./records.js";
-import { type LaneName, type PriorityLane, priorityLanes, type Subjects } from "./subjects.js";
+import type { EngineParts } from "./parts.js";
+import type { Delivery } from "./port.js";
+import { type LaneName, type PriorityLane, priorityLanes } from "./subjects.js";
 
 /** What part of the shortest lease a claim may spend on looking for more when it has started something. */
 const hurryShare = 10;
@@ -25,19 +23,10 @@ const hurryShare = 10;
 const roundsMax = 10;
 
 /** What claims need of the engine. */
-export interface ClaimContext {
-  readonly port: Port;
-  readonly subjects: Subjects;
-  readonly log: Log;
-  readonly records: Records;
-  readonly leases: Leases;
-  readonly caps: Caps;
-  readonly keys: Keys;
+export interface ClaimContext extends EngineParts {
   readonly changes: Changes;
   readonly held: Held;
   readonly session: string;
-  readonly now: () => number;
-  readonly newEventId: () => string;
   /** How many jobs run under a cap by the read model. */
   readonly activeUnder: (scope: CapScope) => Promise<number>;
 }

@@ -4,22 +4,19 @@
  * log or behind it. One behind is put where the log has its job. One ahead is given up after a while, and its job is
  * moved on in the log first, so that a writer who only slept is refused.
  */
+
 import type { EventOf } from "../../core/event.js";
 import { isEnded, type Job } from "../../core/job.js";
 import type { Change } from "../engine.js";
 import type { StoredRecord } from "../record.js";
-import type { CapPlace, Caps } from "./caps.js";
+import type { CapPlace } from "./caps.js";
 import { type LoggedJob, messageOf } from "./entry.js";
 import { followUpOf, followUpPrefix, forgetFollowUp } from "./follow-ups.js";
 import { type HeldDeleted, heldRecordId } from "./held-deleted.js";
 import { isCurrent, type KeyMember, type KeyState, withHeld, withoutMember } from "./key-state.js";
-import type { Keys } from "./keys.js";
-import type { Leases } from "./leases.js";
-import type { Log } from "./log.js";
-import type { Port } from "./port.js";
-import type { Records } from "./records.js";
+import type { EngineParts } from "./parts.js";
 import { refuseCreation } from "./refusal.js";
-import { priorityLane, type Subjects } from "./subjects.js";
+import { priorityLane } from "./subjects.js";
 
 /** How long a place may be ahead of the log before it is taken for one that never comes. */
 const aheadMaxMs = 10_000;
@@ -34,16 +31,7 @@ const observeMs = 2_000;
 const examinedMax = 200;
 
 /** What repairs need of the engine. */
-export interface RepairContext {
-  readonly port: Port;
-  readonly subjects: Subjects;
-  readonly log: Log;
-  readonly records: Records;
-  readonly leases: Leases;
-  readonly caps: Caps;
-  readonly keys: Keys;
-  readonly now: () => number;
-  readonly newEventId: () => string;
+export interface RepairContext extends EngineParts {
   /** Stores what follows from an event of a job that is stored. */
   readonly followUp: (jobId: string, follow: readonly Change[]) => Promise<void>;
   /** The name under which this process writes what follows from what others did. */
