@@ -24,6 +24,7 @@ export {
   contractDiff,
 } from "./contract/diff.js";
 export { InvalidDefinition } from "./contract/errors.js";
+export type { Hook, HookJob, JobHooks } from "./contract/hooks.js";
 export { type JobManifest, type Manifest, manifest } from "./contract/manifest.js";
 export type { SchemaIssue } from "./contract/schema.js";
 export type {
@@ -97,9 +98,9 @@ export type {
   SubmitFailure,
 } from "./client/job-creator.js";
 export type { CancelOutcome, CommandFailure, JobRef, JobSnapshot } from "./client/job-ref.js";
-export type { Stored } from "./client/stored.js";
 export type { UntypedJobs, UntypedOptions } from "./client/untyped.js";
 export type { WaitFailure, WaitOptions } from "./client/wait.js";
+export type { Stored } from "./contract/stored.js";
 
 // Transactions of the caller's own database client.
 
@@ -169,6 +170,7 @@ export {
   type Blocker,
   type EndedState,
   endedStates,
+  type HookName,
   isEnded,
   type Job,
   type JobContext,

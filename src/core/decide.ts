@@ -105,6 +105,8 @@ function decideOn(job: Job, command: Exclude<Command, CommandOf<"create">>, now:
         token: command.token,
         outcome: command.outcome,
       });
+    case "reportHook":
+      return legal(job, command, now, "hookFailed", { hook: command.hook, error: command.error });
     case "retry":
       return retryByHand(job, command, now);
     case "dismiss":

@@ -6,6 +6,7 @@ import type {
   Actor,
   Aggregate,
   Blocker,
+  HookName,
   JobContext,
   JobError,
   JobKeyPolicy,
@@ -98,6 +99,7 @@ export interface EventData {
   stale: { readonly token: number; readonly cause: "lapsed" | "key_released" };
   keyBlocked: { readonly token: number };
   staleCompletionIgnored: { readonly token: number; readonly outcome: string };
+  hookFailed: { readonly hook: HookName; readonly error: JobError };
   dead: { readonly token?: number; readonly error: JobError };
   retried: { readonly runAt: number; readonly forced?: true };
   dismissed: { readonly reason?: string };

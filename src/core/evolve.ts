@@ -236,6 +236,7 @@ const effects: { [Name in Exclude<EventName, "created" | "deleted">]: Effect<Nam
   stale: (_, event) => ended(event, { state: "stale", reason: event.cause }),
   keyBlocked: () => ({ keyBlocked: true }),
   staleCompletionIgnored: () => ({}),
+  hookFailed: () => ({}),
   dead: (_, event) => ended(event, { state: "dead", error: event.error }),
   retried: (job, event) => ({
     ...attemptOver,

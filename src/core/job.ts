@@ -58,7 +58,7 @@ export interface JobError {
   readonly code?: string;
   /**
    * What happened to the try: it threw, timed out, lost its lease, had a bad payload or result, or was terminated;
-   * or there was none, however often the job was offered.
+   * or there was none, however often the job was offered. `hook` is of a hook, which changes nothing of the job.
    */
   readonly reason:
     | "error"
@@ -69,8 +69,12 @@ export interface JobError {
     | "terminated"
     | "signature"
     | "children"
-    | "deliveries";
+    | "deliveries"
+    | "hook";
 }
+
+/** The functions of the user's that are called around a job. */
+export type HookName = "onStart" | "onSuccess" | "onFail" | "onEnd";
 
 /** How far a running job has come. Every part is optional. */
 export interface Progress {

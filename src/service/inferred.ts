@@ -7,7 +7,6 @@ import type { BlockerInput } from "../client/blockers.js";
 import type { ChainRef } from "../client/chain-ref.js";
 import type { Continuation, ContinuationOptions } from "../client/continuation.js";
 import type { JobRef } from "../client/job-ref.js";
-import type { Stored } from "../client/stored.js";
 import type {
   JobDefinition,
   JobEntries,
@@ -15,6 +14,7 @@ import type {
   JobVersions,
   Schema,
 } from "../contract/definition.js";
+import type { Stored } from "../contract/stored.js";
 import type { Json } from "../core/json.js";
 import type { ActiveJob, Complete, Prepare } from "../worker/active-job.js";
 import type { BlockerOutcome } from "../worker/blockers.js";

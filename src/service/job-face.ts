@@ -3,8 +3,8 @@
  */
 import type { Client } from "../client/client.js";
 import { JobCreator } from "../client/job-creator.js";
-import type { Stored } from "../client/stored.js";
 import type { BoundJob, JobDefinition, JobEntries, JobEntry } from "../contract/definition.js";
+import type { Stored } from "../contract/stored.js";
 import type { Handler } from "../worker/worker.js";
 import type {
   BlockerInputsOf,

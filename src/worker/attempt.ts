@@ -1,20 +1,20 @@
 /**
  * An attempt: what happens to a job from its claim to its settlement, step by step.
  *
- *   check the lease → check the payload → check the deadline → load what it waited for → run the handler →
- *   check the result → wait for its notes → conclude (→ settle)
+ *   check the lease → check the payload → check the deadline → load what it waited for → call onStart →
+ *   run the handler → check the result → wait for its notes → conclude (→ settle)
  *
  * Every step but the last may end the attempt with an outcome; `conclude` turns the outcome,
  * and whatever the handler was told meanwhile, into the one command that is settled.
  * A handler may also settle its job itself while it runs: see `complete.ts`.
  */
 import { InvalidResult } from "../client/errors.js";
+import { cut, jobError } from "../client/job-error.js";
 import type { Runtime } from "../client/runtime.js";
 import { validate } from "../contract/schema.js";
 import { namedBlockers } from "./blockers.js";
 import type { Outcome } from "./conclude.js";
 import type { Hold } from "./hold.js";
-import { cut, jobError } from "./job-error.js";
 import { type HandlerOutcome, isHandlerOutcome, Skip, Snooze } from "./outcome.js";
 import { notValid, resultOutcome, terminated } from "./result.js";
 import { RunningJob, type RunningJobParts } from "./running-job.js";
@@ -78,6 +78,12 @@ async function steps(hold: Hold, parts: RunningJobParts): Promise<Outcome> {
   const declared = definition.settings.blockers;
   const blockers = declared ? await namedBlockers(runtime.engine, hold.job, declared) : noBlockers;
   if (typeof blockers === "string") return terminated("payload", blockers);
+
+  const starting = parts.hooks.start(hold);
+  if (starting !== undefined) {
+    await starting;
+    if (hold.aborted) throw hold.aborted;
+  }
 
   const active = new RunningJob(hold, payload.value, blockers, parts);
   const working = hold.lane.handler(active);

@@ -12,6 +12,7 @@ import { Claims } from "./claims.js";
 import { conclude } from "./conclude.js";
 import { Hold } from "./hold.js";
 import { Holds } from "./holds.js";
+import { WorkerHooks } from "./hooks.js";
 import { createLane, type Handler, type WorkerJob, type WorkerLane } from "./lane.js";
 import { Leases } from "./leases.js";
 import { Notes } from "./notes.js";
@@ -75,6 +76,7 @@ class JobWorker implements Worker {
   readonly #leases: Leases;
   readonly #notes: Notes;
   readonly #settlements: Settlements;
+  readonly #hooks: WorkerHooks;
   readonly #claims: Claims;
   readonly #presence: Presence;
   #state: WorkerState = "new";
@@ -95,8 +97,10 @@ class JobWorker implements Worker {
     const renewMs = Math.min(...lanes.map((lane) => lane.renewMs));
     this.#leases = new Leases(runtime, this.#holds, renewMs);
     this.#notes = new Notes(runtime, this.#holds);
+    this.#hooks = new WorkerHooks(runtime);
     this.#settlements = new Settlements({
       runtime,
+      onStored: (hold, job, event) => this.#hooks.stored(hold, job, event),
       onSent: () => this.#claims.poke(),
       onOver: (hold) => this.#over(hold),
     });
@@ -105,6 +109,7 @@ class JobWorker implements Worker {
       notes: this.#notes,
       leases: this.#leases,
       settlements: this.#settlements,
+      hooks: this.#hooks,
       transactions: options.transactions,
     };
     this.#claims = new Claims({
@@ -166,18 +171,25 @@ class JobWorker implements Worker {
       logger.info({ running: this.#running }, "The worker stops and waits for its handlers.");
     }
     for (const hold of this.#holds) this.#holds.abort(hold, "shutdown");
-    await this.#inTime(this.#claims.stop(), "a claim is under way");
+    await this.#inTime(this.#claims.stop(), "a claim is under way: the store does not answer");
     // Handlers that do not stop are abandoned after the grace time, which ends this wait, too.
     if (this.#running > 0) {
       await new Promise<void>((resolve) => {
         this.#onDrained = resolve;
       });
     }
-    await this.#inTime(this.#settlements.idle(), "outcomes are not stored");
-    await this.#inTime(this.#presence.stop(), "its presence is not withdrawn");
+    await this.#inTime(
+      this.#settlements.idle(),
+      "outcomes are not stored: the store does not answer",
+    );
+    await this.#inTime(this.#hooks.idle(), "hooks have not returned");
+    await this.#inTime(
+      this.#presence.stop(),
+      "its presence is not withdrawn: the store does not answer",
+    );
   }
 
-  /** A store that does not answer must not hold up the end of the process for long. */
+  /** A store or a hook that does not answer must not hold up the end of the process for long. */
   async #inTime(work: Promise<void>, otherwise: string): Promise<void> {
     const { clock, logger } = this.#runtime;
     let callOff = () => {};
@@ -186,7 +198,7 @@ class JobWorker implements Worker {
     });
     if (await Promise.race([work.then(() => false), tooLong])) {
       const fields = { outcomes: this.#settlements.unsettled };
-      logger.error(fields, `The worker stops while ${otherwise}: the store does not answer.`);
+      logger.error(fields, `The worker stops while ${otherwise}.`);
     }
     callOff();
   }

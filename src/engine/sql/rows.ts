@@ -82,6 +82,7 @@ const dataNames: {
   stale: ["token", "cause"],
   keyBlocked: ["token"],
   staleCompletionIgnored: ["token", "outcome"],
+  hookFailed: ["hook", "error"],
   dead: ["token", "error"],
   retried: ["runAt", "forced"],
   dismissed: ["reason"],
