@@ -50,8 +50,8 @@ export type {
 } from "./service/chains.js";
 export { type ConnectOptions, connect } from "./service/connect.js";
 export { InvalidHandler, ServiceStopped } from "./service/errors.js";
-export type { ChainOutputOf, ContinueWith, HandlerOf } from "./service/inferred.js";
-export type { JobFace, JobVersionFace } from "./service/job-face.js";
+export type { ChainOutputOf, ContinueWith, HandlerOf, RouteHandler } from "./service/inferred.js";
+export type { HandleOptions, JobFace, JobVersionFace } from "./service/job-face.js";
 export type { AnyService, Handlers, Service, ServiceJobs } from "./service/service.js";
 
 // Create, wait and command. Expected failures are `Result` values with tagged errors.
@@ -142,7 +142,9 @@ export {
   type PrepareMode,
 } from "./worker/active-job.js";
 export type { BlockerOutcome } from "./worker/blockers.js";
+export { chain, InvalidMiddleware, type Middleware, type Next } from "./worker/middleware.js";
 export { type Completed, type HandlerOutcome, skip, snooze, terminate } from "./worker/outcome.js";
+export { NoHandler, type RouteOptions } from "./worker/route.js";
 
 // Read and operate.
 

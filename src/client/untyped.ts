@@ -2,12 +2,12 @@
  * Creating jobs by the name of their type: of types that no contract names, with any JSON as the payload,
  * and of the contract's own, whose schema is then applied.
  */
-import type { Result } from "better-result";
+import { Result } from "better-result";
 import { definitionsOf, queueOf, type ServiceContract } from "../contract/definition.js";
 import { resolveSettings } from "../contract/settings.js";
 import type { Json } from "../core/json.js";
 import { nameProblem } from "../core/names.js";
-import { type AsyncResult, refusal } from "./async-result.js";
+import { type AsyncResult, attempt, refusal } from "./async-result.js";
 import type { Client } from "./client.js";
 import type { InsideFailure } from "./create-inside.js";
 import type { CreateOptions } from "./create-options.js";
@@ -98,8 +98,15 @@ export class UntypedJobs {
     if (problem !== null) return refusal<Value, Failure | InvalidOption>(problem);
     const { version, queue, ...rest } = options;
     const target = this.#target(type, version, queue);
-    if (!(target instanceof InvalidOption)) return use(new JobCreator(this.#client, target), rest);
-    return refusal<Value, Failure | InvalidOption>(target);
+    if (target instanceof InvalidOption) return refusal<Value, Failure | InvalidOption>(target);
+    const creator: UntypedCreator = new JobCreator(this.#client, target);
+    const { unnamedLanes } = this.#client;
+    const lane = { type, queue: target.queue, version: target.settings.version };
+    if (target.schema !== null || unnamedLanes.has(lane)) return use(creator, rest);
+    return attempt<Value, Failure | InvalidOption>(async () => {
+      const refused = await unnamedLanes.record(lane);
+      return refused === null ? use(creator, rest) : Result.err(refused);
+    }) as AsyncResult<Value, Failure | InvalidOption>;
   }
 
   #target(

@@ -45,5 +45,8 @@ export const recordId = {
   cancel: (service: string, jobId: string) => `cancel/${service}/${jobId}`,
   cancels: (service: string) => `cancel/${service}/`,
   contract: (service: string) => `contract/${service}`,
+  lane: (service: string, queue: string, type: string, typeVersion: number) =>
+    `lane/${service}/${queue}/${type}@${typeVersion}`,
+  lanes: (service: string) => `lane/${service}/`,
   cursor: (name: string) => `cursor/${name}`,
 } as const;

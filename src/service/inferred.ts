@@ -16,7 +16,7 @@ import type {
 } from "../contract/definition.js";
 import type { Stored } from "../contract/stored.js";
 import type { Json } from "../core/json.js";
-import type { ActiveJob, Complete, Prepare } from "../worker/active-job.js";
+import type { ActiveJob, AnyComplete, Complete, Prepare } from "../worker/active-job.js";
 import type { BlockerOutcome } from "../worker/blockers.js";
 import type { Completed, HandlerOutcome } from "../worker/outcome.js";
 
@@ -122,6 +122,11 @@ export type HandlerOf<
 > = (
   job: ActiveJobOf<Definition, Entries, Tx>,
 ) => ReturnOf<Definition> | Promise<ReturnOf<Definition>>;
+
+/** Carries out jobs of types that no contract names, whose payload may be any JSON. */
+export type RouteHandler<Tx = undefined> = (
+  job: ActiveJob<Json, AnyComplete, Prepare<Tx>>,
+) => unknown;
 
 /** The definitions of an entry. */
 type DefinitionsOf<Entry extends JobEntry> =

@@ -5,6 +5,7 @@ import type { Client } from "../client/client.js";
 import { JobCreator } from "../client/job-creator.js";
 import type { BoundJob, JobDefinition, JobEntries, JobEntry } from "../contract/definition.js";
 import type { Stored } from "../contract/stored.js";
+import type { Middleware } from "../worker/middleware.js";
 import type { Handler } from "../worker/worker.js";
 import type {
   BlockerInputsOf,
@@ -17,8 +18,14 @@ import type {
   VersionOf,
 } from "./inferred.js";
 
+/** What may be said of a handler. */
+export interface HandleOptions {
+  /** Middleware of this handler alone, inside of the service's own; the first is outermost. */
+  readonly use?: readonly Middleware[];
+}
+
 /** Takes a handler for one version of a type. */
-export type Register = (bound: BoundJob, handler: Handler) => void;
+export type Register = (bound: BoundJob, handler: Handler, options: HandleOptions) => void;
 
 /** One version of a job type: makes its jobs and handles them. */
 export class JobVersionFace<
@@ -49,11 +56,11 @@ export class JobVersionFace<
 
   /**
    * Registers the handler of this version. Throws `InvalidHandler` when it has one already
-   * or the service has started.
+   * or the service has started, and `InvalidMiddleware` for middleware that is none.
    */
-  handle(handler: HandlerOf<Definition, Entries, Tx>): void {
+  handle(handler: HandlerOf<Definition, Entries, Tx>, options: HandleOptions = {}): void {
     // The worker checks the payload against the schema that the handler's type comes from.
-    this.#register(this.#bound, handler as Handler);
+    this.#register(this.#bound, handler as Handler, options);
   }
 }
 

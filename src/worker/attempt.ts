@@ -15,6 +15,7 @@ import { validate } from "../contract/schema.js";
 import { namedBlockers } from "./blockers.js";
 import type { Outcome } from "./conclude.js";
 import type { Hold } from "./hold.js";
+import type { Middleware, Next } from "./middleware.js";
 import { type HandlerOutcome, isHandlerOutcome, Skip, Snooze } from "./outcome.js";
 import { notValid, resultOutcome, terminated } from "./result.js";
 import { RunningJob, type RunningJobParts } from "./running-job.js";
@@ -86,9 +87,7 @@ async function steps(hold: Hold, parts: RunningJobParts): Promise<Outcome> {
   }
 
   const active = new RunningJob(hold, payload.value, blockers, parts);
-  const working = hold.lane.handler(active);
-  hold.isUnderWay = true;
-  const returned = await working;
+  const returned = await callHandler(hold, active, parts.middleware.current);
   if (isHandlerOutcome(returned)) return said(returned);
   // What a transaction has open since prepare commits with the result.
   if (hold.letGo !== undefined && !hold.completion) await active.complete(() => returned);
@@ -99,6 +98,22 @@ async function steps(hold: Hold, parts: RunningJobParts): Promise<Outcome> {
 }
 
 const noBlockers = {};
+
+/** Calls the handler inside of its middleware. A job that nobody handles is not wrapped. */
+function callHandler(hold: Hold, active: RunningJob, outer: Middleware | undefined): unknown {
+  const { use: inner, isUnrouted } = hold.lane;
+  if (isUnrouted || (outer === undefined && inner === undefined)) return begin(hold, active);
+  const next: Next = async () => begin(hold, active);
+  const innerNext: Next = inner === undefined ? next : async () => inner(active, next);
+  return outer === undefined ? innerNext() : outer(active, innerNext);
+}
+
+/** From its first await on a handler can no longer choose how it uses transactions. */
+function begin(hold: Hold, active: RunningJob): unknown {
+  const working = hold.lane.handler(active);
+  hold.isUnderWay = true;
+  return working;
+}
 
 /** A claim that took very long may have used up so much of its lease that another worker is near. */
 function leaseIsOld(hold: Hold, runtime: Runtime): boolean {

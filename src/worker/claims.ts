@@ -6,6 +6,7 @@ import type { Runtime } from "../client/runtime.js";
 import { laneOf } from "../core/order.js";
 import { batchMax, type ClaimAnswer, type ClaimAsk, type ClaimedJob } from "../engine/engine.js";
 import type { WorkerLane } from "./lane.js";
+import type { Lanes } from "./lanes.js";
 
 /** How long an idle worker sleeps at most: hints may be lost, so it looks by itself, ever more rarely. */
 const pollMinMs = 1_000;
@@ -28,7 +29,7 @@ const claimsMax = 2;
 /** What the loop needs to know and to tell. */
 export interface ClaimsOptions {
   readonly runtime: Runtime;
-  readonly lanes: readonly WorkerLane[];
+  readonly lanes: Lanes;
   /** How many places of the worker are free over all lanes. */
   readonly free: () => number;
   /** A job was claimed; `askedAt` is the monotonic time from which its lease counts. */
@@ -37,7 +38,7 @@ export interface ClaimsOptions {
 
 export class Claims {
   readonly #options: ClaimsOptions;
-  readonly #lanes: ReadonlyMap<string, WorkerLane>;
+  readonly #lanes: Lanes;
   #isStarted = false;
   readonly #underWay = new Set<Promise<void>>();
   /** The places that the claims under way have asked for. */
@@ -53,7 +54,7 @@ export class Claims {
 
   constructor(options: ClaimsOptions) {
     this.#options = options;
-    this.#lanes = new Map(options.lanes.map((lane) => [lane.name, lane]));
+    this.#lanes = options.lanes;
   }
 
   start(): void {

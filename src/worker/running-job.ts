@@ -13,6 +13,7 @@ import { type BlockerOutcome, loadBlockers } from "./blockers.js";
 import { type CompleteParts, complete } from "./complete.js";
 import type { Hold } from "./hold.js";
 import type { Leases } from "./leases.js";
+import type { MiddlewareStack } from "./middleware.js";
 import { ignorable, type Notes } from "./notes.js";
 import { latePrepare, Phases } from "./phases.js";
 
@@ -27,6 +28,8 @@ const levels: readonly string[] = ["info", "warn", "error"] satisfies LogEntry["
 /** What a running job works with. */
 export interface RunningJobParts extends CompleteParts {
   readonly leases: Leases;
+  /** The middleware of the whole service. */
+  readonly middleware: MiddlewareStack;
 }
 
 export class RunningJob implements ActiveJob<unknown> {

@@ -5,6 +5,6 @@ import { type Store, stores } from "./stores.js";
 
 export const everyStore: readonly Store[] = [
   ...stores,
-  { name: "postgres", freshUrl: async () => (await freshSchema()).url },
+  { name: "postgres", freshUrl: async () => (await freshSchema()).storeUrl },
   { name: "nats", freshUrl: freshStoreUrl },
 ];
