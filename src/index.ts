@@ -142,9 +142,18 @@ export {
   type PrepareMode,
 } from "./worker/active-job.js";
 export type { BlockerOutcome } from "./worker/blockers.js";
-export { chain, InvalidMiddleware, type Middleware, type Next } from "./worker/middleware.js";
+export {
+  chain,
+  InvalidMiddleware,
+  type Middleware,
+  type MiddlewareContext,
+  type Next,
+} from "./worker/middleware.js";
+export { logging, type TryOutcome, type TryTiming, timing } from "./worker/observe.js";
 export { type Completed, type HandlerOutcome, skip, snooze, terminate } from "./worker/outcome.js";
+export { type RateLimitOptions, rateLimit } from "./worker/rate-limit.js";
 export { NoHandler, type RouteOptions } from "./worker/route.js";
+export { limitByTag, type TagLimits } from "./worker/tag-limit.js";
 
 // Read and operate.
 

@@ -48,5 +48,7 @@ export const recordId = {
   lane: (service: string, queue: string, type: string, typeVersion: number) =>
     `lane/${service}/${queue}/${type}@${typeVersion}`,
   lanes: (service: string) => `lane/${service}/`,
+  rate: (service: string, hash: string) => `rate/${service}/${hash}`,
+  places: (service: string, hash: string) => `places/${service}/${hash}`,
   cursor: (name: string) => `cursor/${name}`,
 } as const;

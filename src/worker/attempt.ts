@@ -15,7 +15,7 @@ import { validate } from "../contract/schema.js";
 import { namedBlockers } from "./blockers.js";
 import type { Outcome } from "./conclude.js";
 import type { Hold } from "./hold.js";
-import type { Middleware, Next } from "./middleware.js";
+import type { Next } from "./middleware.js";
 import { type HandlerOutcome, isHandlerOutcome, Skip, Snooze } from "./outcome.js";
 import { notValid, resultOutcome, terminated } from "./result.js";
 import { RunningJob, type RunningJobParts } from "./running-job.js";
@@ -87,7 +87,7 @@ async function steps(hold: Hold, parts: RunningJobParts): Promise<Outcome> {
   }
 
   const active = new RunningJob(hold, payload.value, blockers, parts);
-  const returned = await callHandler(hold, active, parts.middleware.current);
+  const returned = await callHandler(hold, active, parts);
   if (isHandlerOutcome(returned)) return said(returned);
   // What a transaction has open since prepare commits with the result.
   if (hold.letGo !== undefined && !hold.completion) await active.complete(() => returned);
@@ -100,12 +100,17 @@ async function steps(hold: Hold, parts: RunningJobParts): Promise<Outcome> {
 const noBlockers = {};
 
 /** Calls the handler inside of its middleware. A job that nobody handles is not wrapped. */
-function callHandler(hold: Hold, active: RunningJob, outer: Middleware | undefined): unknown {
+function callHandler(
+  hold: Hold,
+  active: RunningJob,
+  { client: { runtime }, middleware }: RunningJobParts,
+): unknown {
   const { use: inner, isUnrouted } = hold.lane;
+  const outer = middleware.current;
   if (isUnrouted || (outer === undefined && inner === undefined)) return begin(hold, active);
   const next: Next = async () => begin(hold, active);
-  const innerNext: Next = inner === undefined ? next : async () => inner(active, next);
-  return outer === undefined ? innerNext() : outer(active, innerNext);
+  const innerNext: Next = inner === undefined ? next : async () => inner(active, next, runtime);
+  return outer === undefined ? innerNext() : outer(active, innerNext, runtime);
 }
 
 /** From its first await on a handler can no longer choose how it uses transactions. */

@@ -3,10 +3,25 @@
  * what holds for the whole service lies around what a single handler has.
  */
 import { TaggedError } from "better-result";
+import type { IdSource } from "../client/ids.js";
+import type { Clock } from "../engine/clock.js";
+import type { Engine } from "../engine/engine.js";
+import type { Logger } from "../engine/logger.js";
 import type { ActiveJob } from "./active-job.js";
 
 /** Goes on to the next middleware, or to the handler. Gives what that returns, and throws what it throws. */
 export type Next = () => Promise<unknown>;
+
+/** What middleware may use besides the job: the store and the clock of the process that runs it. */
+export interface MiddlewareContext {
+  readonly service: string;
+  /** The name of this process among those of the service. */
+  readonly instance: string;
+  readonly engine: Engine;
+  readonly clock: Clock;
+  readonly ids: IdSource;
+  readonly logger: Logger;
+}
 
 /**
  * A function around a handler. It gives what `next` gives, or something else, and does not have to call `next` at all.
@@ -14,7 +29,11 @@ export type Next = () => Promise<unknown>;
  * @example
  * const traced: Middleware = (job, next) => storage.run(job.context, next);
  */
-export type Middleware = (job: ActiveJob<unknown>, next: Next) => unknown;
+export type Middleware = (
+  job: ActiveJob<unknown>,
+  next: Next,
+  context: MiddlewareContext,
+) => unknown;
 
 /** Something that is no function was given as middleware. It is a mistake of the program, and so it is thrown. */
 export class InvalidMiddleware extends TaggedError("InvalidMiddleware")<{
@@ -31,10 +50,10 @@ export class InvalidMiddleware extends TaggedError("InvalidMiddleware")<{
  */
 export function chain(...middleware: readonly Middleware[]): Middleware {
   checkMiddleware(middleware);
-  return (job, next) => {
+  return (job, next, context) => {
     const from = (position: number): Next => {
       const current = middleware[position];
-      return current === undefined ? next : async () => current(job, from(position + 1));
+      return current === undefined ? next : async () => current(job, from(position + 1), context);
     };
     return from(0)();
   };

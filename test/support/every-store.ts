@@ -8,3 +8,5 @@ export const everyStore: readonly Store[] = [
   { name: "postgres", freshUrl: async () => (await freshSchema()).storeUrl },
   { name: "nats", freshUrl: freshStoreUrl },
 ];
+
+export type { Store };
