@@ -24,9 +24,12 @@ async function shop(handler: Handler, ...middleware: readonly Middleware[]) {
   stack.use(middleware);
   const client = createClient(workshop.runtime("w1"), workshop.contract);
   const jobs = boundJobs(workshop.contract).map((bound) => ({ bound, handler }));
-  const worker = createWorker({ client, jobs, middleware: stack });
-  await worker.start();
-  return { workshop, worker };
+  const start = async () => {
+    const worker = createWorker({ client, jobs, middleware: stack });
+    await worker.start();
+    return worker;
+  };
+  return { workshop, worker: await start(), start };
 }
 
 async function started(options: RateLimitOptions, jobs: readonly object[]) {
@@ -55,6 +58,23 @@ it("gives each job its turn, which it takes without asking again", async () => {
   expect(await workshop.job(ids[6] ?? "")).toMatchObject({ state: "completed", tries: 1 });
   const released = (await workshop.events(ids[6] ?? "")).find(({ name }) => name === "released");
   expect(released).toMatchObject({ cause: "snooze", reason: "limited to 2 in 1000 ms" });
+});
+
+it("holds the rate also when jobs come late to their turns", async () => {
+  const begun: number[] = [];
+  const limit = rateLimit({ limit: 1, windowMs: 1_000 });
+  const handler = () => void begun.push(workshop.clock.now());
+  const { workshop, worker, start } = await shop(handler, limit);
+  const startAt = workshop.clock.now();
+  for (let jobs = 0; jobs < 3; jobs++) await workshop.create("call");
+  await workshop.turn();
+  await worker.stop();
+  // The turns of two jobs pass while nobody works.
+  await workshop.clock.advance(2_500);
+  const next = await start();
+  await workshop.clock.advance(10_000);
+  expect(begun.map((time) => time - startAt)).toEqual([0, 2_500, 3_500]);
+  await next.stop();
 });
 
 it("counts by what it is told to count, and leaves alone what is not counted", async () => {
