@@ -87,6 +87,8 @@ export {
   JobNotEnqueued,
   JobNotFound,
   MigrationNotAccepted,
+  SignatureInvalid,
+  SignatureRequired,
   WaitAborted,
   WaitTimeout,
 } from "./client/errors.js";
@@ -98,6 +100,8 @@ export type {
   SubmitFailure,
 } from "./client/job-creator.js";
 export type { CancelOutcome, CommandFailure, JobRef, JobSnapshot } from "./client/job-ref.js";
+export { type SigningOptions, signJob } from "./client/signing.js";
+export { generateSigningKeys, type SigningKeys } from "./client/signing-keys.js";
 export type { UntypedJobs, UntypedOptions } from "./client/untyped.js";
 export type { WaitFailure, WaitOptions } from "./client/wait.js";
 export type { Stored } from "./contract/stored.js";
@@ -186,6 +190,8 @@ export {
   type Job,
   type JobContext,
   type JobError,
+  type JobSecrets,
+  type JobSignature,
   type JobState,
   jobStates,
   type LogEntry,

@@ -6,6 +6,7 @@ import type { Engine } from "../engine/engine.js";
 import type { Logger } from "../engine/logger.js";
 import type { Outbox } from "../engine/outbox.js";
 import type { IdSource } from "./ids.js";
+import type { Signing } from "./signing.js";
 
 /** What every part of a running service shares. */
 export interface Runtime {
@@ -18,4 +19,6 @@ export interface Runtime {
   readonly service: string;
   /** Where creates in transactions of the caller's go, when the store cannot take part in them. */
   readonly outbox?: Outbox;
+  /** The keys that jobs are signed and checked with. */
+  readonly signing?: Signing;
 }

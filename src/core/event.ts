@@ -10,6 +10,8 @@ import type {
   JobContext,
   JobError,
   JobKeyPolicy,
+  JobSecrets,
+  JobSignature,
   JobState,
   LogEntry,
   PolicyOutcome,
@@ -52,6 +54,8 @@ export interface CreatedData {
   readonly chainId?: string;
   readonly parentId?: string;
   readonly agent?: string;
+  readonly signature?: JobSignature;
+  readonly secret?: JobSecrets;
 }
 
 /** The job that continues a chain, named by the job that it continues. */

@@ -120,6 +120,8 @@ function isPlain(job: Job): boolean {
     job.chainId === undefined &&
     job.parentId === undefined &&
     job.agent === undefined &&
+    job.signature === undefined &&
+    job.secret === undefined &&
     job.acknowledgedBy === undefined
   );
 }
@@ -179,6 +181,8 @@ const optionalNames = [
   "chainId",
   "parentId",
   "agent",
+  "signature",
+  "secret",
 ] as const;
 
 function optionalOf(event: EventOf<"created">): Changes {

@@ -1,7 +1,7 @@
 /**
  * An attempt: what happens to a job from its claim to its settlement, step by step.
  *
- *   check the lease → check the payload → check the deadline → load what it waited for → call onStart →
+ *   check the lease → check the signature → check the payload → check the deadline → load what it waited for → call onStart →
  *   run the handler → check the result → wait for its notes → conclude (→ settle)
  *
  * Every step but the last may end the attempt with an outcome; `conclude` turns the outcome,
@@ -67,6 +67,9 @@ function thrownOutcome(hold: Hold, thrown: unknown, runtime: Runtime): Outcome {
 async function steps(hold: Hold, parts: RunningJobParts): Promise<Outcome> {
   const { runtime } = parts.client;
   if (leaseIsOld(hold, runtime)) return { kind: "given_back" };
+
+  const unsigned = runtime.signing?.problem(hold.job, runtime.engine.now());
+  if (unsigned) return terminated("signature", unsigned.message, unsigned.code);
 
   const { definition } = hold.lane.bound;
   const checkingPayload = validate(definition.payload, hold.job.payload);

@@ -42,6 +42,8 @@ export function notValid(
 export function terminated(
   reason: JobError["reason"],
   message: string,
+  code?: string,
 ): Extract<Outcome, { kind: "terminated" }> {
-  return { kind: "terminated", error: { message: cut(message), reason } };
+  const error = { message: cut(message), reason };
+  return { kind: "terminated", error: code === undefined ? error : { ...error, code } };
 }

@@ -118,6 +118,8 @@ export function createdBody(event: EventOf<"created">): string {
     chainId: event.chainId,
     parentId: event.parentId,
     agent: event.agent,
+    signature: event.signature,
+    secret: event.secret,
   });
 }
 
