@@ -103,6 +103,12 @@ export type { CancelOutcome, CommandFailure, JobRef, JobSnapshot } from "./clien
 export { type SigningOptions, signJob } from "./client/signing.js";
 export { generateSigningKeys, type SigningKeys } from "./client/signing-keys.js";
 export type { UntypedJobs, UntypedOptions } from "./client/untyped.js";
+export {
+  DecryptionFailed,
+  type EncryptionKey,
+  type EncryptionOptions,
+  generateEncryptionKey,
+} from "./client/vault.js";
 export type { WaitFailure, WaitOptions } from "./client/wait.js";
 export type { Stored } from "./contract/stored.js";
 
@@ -200,6 +206,7 @@ export {
   type WhenFull,
 } from "./core/job.js";
 export type { Json } from "./core/json.js";
+export { redactEvent, redactJob } from "./core/secrets.js";
 export type { OpenBlocker, Why } from "./core/why.js";
 
 // The store, and what a service may be given in place of the system's own.

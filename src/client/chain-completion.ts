@@ -29,6 +29,7 @@ import { optionsProblem } from "./option-checks.js";
 import type { PrepareFailure } from "./prepare.js";
 import { createChange } from "./submit.js";
 import type { TransactionClient } from "./transactions/transaction-client.js";
+import { openedJob } from "./vault.js";
 
 /** How often the steps are taken again because the job changed between reading and storing. */
 const triesMax = 20;
@@ -169,7 +170,7 @@ class Steps {
     const next = evolve(null, event).job;
     if (next === null) throw new Error(`The continuation ${event.jobId} was not folded.`);
     this.#current = next;
-    return next;
+    return openedJob(this.#client.runtime, next);
   }
 
   #decide(
@@ -197,7 +198,11 @@ class Steps {
     const value = checked === null ? given : checked.value;
     if (value === undefined) return undefined;
     const text = jsonText(value);
-    if (text.ok) return JSON.parse(text.text) as Json;
+    const { vault } = this.#client.runtime;
+    if (text.ok) {
+      const result = JSON.parse(text.text) as Json;
+      return vault ? vault.seal(result, job, "result") : result;
+    }
     const { path, message } = text.problem;
     throw this.#refused(invalidResult(job.type, `${path || "it"} ${message}`));
   }

@@ -7,6 +7,7 @@ import type { Logger } from "../engine/logger.js";
 import type { Outbox } from "../engine/outbox.js";
 import type { IdSource } from "./ids.js";
 import type { Signing } from "./signing.js";
+import type { Vault } from "./vault.js";
 
 /** What every part of a running service shares. */
 export interface Runtime {
@@ -21,4 +22,6 @@ export interface Runtime {
   readonly outbox?: Outbox;
   /** The keys that jobs are signed and checked with. */
   readonly signing?: Signing;
+  /** The keys that payloads and results are encrypted with. */
+  readonly vault?: Vault;
 }

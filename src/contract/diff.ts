@@ -68,6 +68,8 @@ const rules: { readonly [path: string]: Rule } = {
   deadLetter: { judge: switchedOff("jobs whose tries are exhausted are no longer kept as dead") },
   continuations: { judge: lost("a job that continues with one of them fails") },
   blockers: { judge: always("creates and handlers must name the same jobs to wait for") },
+  "secret.payload": { judge: lost("fields of payloads are shown that were secret") },
+  "secret.result": { judge: lost("fields of results are shown that were secret") },
   "queue.maxActive": { judge: lowered("jobs wait that would have run") },
   "queue.maxAgeMs": { judge: lowered("jobs expire that would have run") },
   "keyConcurrency.key": {

@@ -1,7 +1,7 @@
 /**
  * The settings of a job type: what a definition may say, and what holds where it says nothing.
  */
-import type { EndedState, StalePolicy, WhenFull } from "../core/job.js";
+import type { EndedState, JobSecrets, StalePolicy, WhenFull } from "../core/job.js";
 import type { Backoff } from "../core/retry.js";
 
 /** How failed tries are tried again. */
@@ -73,6 +73,11 @@ export interface JobOptions {
   readonly continuations?: readonly string[];
   /** The jobs that one of this type waits for: each with a name, and the type of the service that it is of. */
   readonly blockers?: { readonly [name: string]: string };
+  /**
+   * The fields of payload and result that are not to be shown, as JSON Pointers; `*` stands for every entry.
+   * Handlers and creators get them; lists, events and logs for people do not.
+   */
+  readonly secret?: JobSecrets;
 }
 
 /** The settings of a job type with every default filled in. */
@@ -96,6 +101,7 @@ export interface JobSettings {
   readonly retention: { readonly [State in EndedState]: number };
   readonly continuations: readonly string[];
   readonly blockers?: { readonly [name: string]: string };
+  readonly secret?: JobSecrets;
 }
 
 const secondMs = 1_000;
@@ -171,5 +177,6 @@ export function resolveSettings(options: JobOptions): JobSettings {
     retention: { ...retentionDefaults, ...options.retention },
     continuations: options.continuations ?? [],
     ...(options.blockers === undefined ? null : { blockers: options.blockers }),
+    ...(options.secret === undefined ? null : { secret: options.secret }),
   };
 }

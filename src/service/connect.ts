@@ -16,6 +16,7 @@ import {
 import { Signing, type SigningOptions } from "../client/signing.js";
 import { openTelemetryTrace } from "../client/trace.js";
 import type { TransactionSource } from "../client/transactions/source.js";
+import { type EncryptionOptions, Vault } from "../client/vault.js";
 import type { JobEntries, ServiceContract } from "../contract/definition.js";
 import { concurrencyLimit } from "../contract/validate.js";
 import { nameProblem } from "../core/names.js";
@@ -59,6 +60,8 @@ export interface ConnectOptions<Tx = undefined> {
   readonly acceptMigration?: string;
   /** Keys that jobs are signed with, and those whose jobs this process runs. */
   readonly signing?: SigningOptions;
+  /** Keys that payloads and results are encrypted with, so that the store never sees them. */
+  readonly encryption?: EncryptionOptions;
   /** Where the runtime says what it does; it is silent by default. */
   readonly logger?: Logger;
   readonly clock?: Clock;
@@ -83,6 +86,7 @@ export async function connect<Entries extends JobEntries, Tx = undefined>(
   const ids = options.ids ?? (clock === systemClock ? systemIds : createIds(() => clock.now()));
   const instance = options.instance ?? defaultInstance(ids);
   const signing = options.signing && new Signing(options.signing);
+  const vault = options.encryption && new Vault(options.encryption);
   const engine = options.engine ?? (await openEngine(url, { clock, logger }));
   const ownsEngine = options.engine === undefined;
   let outbox: Outbox | undefined;
@@ -97,7 +101,7 @@ export async function connect<Entries extends JobEntries, Tx = undefined>(
       await outbox.provision();
     }
     const names = { instance, service: contract.name };
-    const keys = signing && { signing };
+    const keys = { ...(signing && { signing }), ...(vault && { vault }) };
     const runtime = { engine, clock, ids, logger, ...names, ...(outbox && { outbox }), ...keys };
     const client = createClient(runtime, contract, await openTelemetryTrace());
     return new Service<Entries, Tx>(client, contract, {
@@ -132,6 +136,7 @@ const connectChecks: { readonly [Name in keyof ConnectOptions]-?: OptionCheck } 
   outbox: stringProblem,
   acceptMigration: stringProblem,
   signing: (value) => (isObject(value) ? null : "It must be an object with sign and verify."),
+  encryption: (value) => (isObject(value) ? null : "It must be an object with keys."),
   logger: membersProblem("info", "warn", "error"),
   clock: membersProblem("now", "monotonic", "after"),
   ids: membersProblem("jobId", "eventId", "randomHex"),
