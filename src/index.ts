@@ -8,7 +8,13 @@
 // Define: job types, services, and what their options may be.
 
 export type { AcceptedContract, ContractStanding } from "./contract/acceptance.js";
-export { defineJob, defineService, type JobSpec, versions } from "./contract/define.js";
+export {
+  defineJob,
+  defineService,
+  type JobSpec,
+  type ServiceOptions,
+  versions,
+} from "./contract/define.js";
 export type {
   JobDefinition,
   JobEntries,

@@ -24,9 +24,14 @@ import {
 } from "./definition.js";
 import { InvalidDefinition } from "./errors.js";
 import type { JobHooks } from "./hooks.js";
-import { type JobOptions, resolveSettings } from "./settings.js";
+import {
+  type JobOptions,
+  type RetentionOptions,
+  resolveSettings,
+  retentionDefaults,
+} from "./settings.js";
 import type { Stored } from "./stored.js";
-import { checkJobOptions, fail } from "./validate.js";
+import { checkJobOptions, checkServiceOptions, fail } from "./validate.js";
 
 /** What `defineJob` takes: the schemas, and every option of a job type. */
 export interface JobSpec<
@@ -103,7 +108,9 @@ export function defineJob<
     Continuations,
     Given<Blockers>
   >["settings"];
-  return { kind: "job", payload, result: result as Result, settings, ...(hooks && { hooks }) };
+  const { retention } = options;
+  const own = { ...(hooks && { hooks }), ...(retention && { retention }) };
+  return { kind: "job", payload, result: result as Result, settings, ...own };
 }
 
 /**
@@ -126,10 +133,17 @@ export function versions<const Definitions extends readonly [JobDefinition, ...J
   return { kind: "versions", definitions };
 }
 
+/** What holds for all job types of a service. */
+export interface ServiceOptions {
+  /** How long ended jobs are kept, for types whose definition does not say it, unnamed ones included. */
+  readonly retention?: RetentionOptions;
+}
+
 /** Defines a service and its job types. Throws `InvalidDefinition` for a name or a limit that cannot work. */
 export function defineService<const Entries extends JobEntries>(
   name: string,
   jobs: Entries,
+  options: ServiceOptions = {},
 ): ServiceContract<Entries> {
   checkName("name", nameProblem("service", name));
   if (typeof jobs !== "object" || jobs === null || Array.isArray(jobs))
@@ -139,8 +153,9 @@ export function defineService<const Entries extends JobEntries>(
     if (!isKind(entry, "job") && !isKind(entry, "versions"))
       fail(`jobs.${type}`, "must come from defineJob or versions");
   }
+  checkServiceOptions(options);
   checkRelatives({ kind: "service", name, jobs });
-  return withSharedLimits({ kind: "service", name, jobs });
+  return withSharedLimits({ kind: "service", name, jobs, ...options });
 }
 
 /** Chains and named blockers stay within their service, so that every one is of its job types. */
@@ -174,7 +189,8 @@ function withSharedLimits<Entries extends JobEntries>(
     noteLimit(limits, `queue ${queue}`, definition.settings.queue.maxActive);
   }
   const jobs = Object.entries(contract.jobs).map(([type, entry]) => {
-    const fill = (definition: JobDefinition) => withLimits(type, definition, limits);
+    const fill = (definition: JobDefinition) =>
+      withRetention(withLimits(type, definition, limits), contract.retention);
     return [
       type,
       entry.kind === "job" ? fill(entry) : { ...entry, definitions: entry.definitions.map(fill) },
@@ -212,6 +228,16 @@ function withLimits(
   const limited =
     typeLimit === undefined ? { ...settings, queue } : { ...settings, queue, maxActive: typeLimit };
   return { ...definition, settings: limited };
+}
+
+/** What a definition says itself goes before what its service says. */
+function withRetention(
+  definition: JobDefinition,
+  shared: RetentionOptions | undefined,
+): JobDefinition {
+  if (shared === undefined) return definition;
+  const retention = { ...retentionDefaults, ...shared, ...definition.retention };
+  return { ...definition, settings: { ...definition.settings, retention } };
 }
 
 function checkName(field: string, problem: string | null): void {

@@ -3,7 +3,7 @@
  */
 import type { StandardSchemaV1 } from "@standard-schema/spec";
 import type { AnyHooks } from "./hooks.js";
-import type { JobSettings } from "./settings.js";
+import type { JobSettings, RetentionOptions } from "./settings.js";
 
 /** A schema of any library that speaks Standard Schema. */
 export type Schema = StandardSchemaV1;
@@ -25,6 +25,8 @@ export interface JobDefinition<
     readonly blockers?: Blockers;
   };
   readonly hooks?: AnyHooks;
+  /** What the definition itself says of how long jobs are kept; the settings have the rest filled in. */
+  readonly retention?: RetentionOptions;
 }
 
 /** Job types of a service under names of their own. */
@@ -49,6 +51,8 @@ export interface ServiceContract<Entries extends JobEntries = JobEntries> {
   readonly kind: "service";
   readonly name: string;
   readonly jobs: Entries;
+  /** How long ended jobs are kept where their type does not say it. */
+  readonly retention?: RetentionOptions;
 }
 
 /** One version of a type with its name and its queue. */

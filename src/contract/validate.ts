@@ -98,6 +98,13 @@ export function checkJobOptions(
   checkKeyConcurrency(options);
 }
 
+/** Throws `InvalidDefinition` for an option of a service that cannot work. */
+export function checkServiceOptions(options: { readonly retention?: object }): void {
+  checkMembers("", options, { retention: () => null });
+  if (options.retention !== undefined)
+    checkMembers("retention", options.retention, retentionChecks);
+}
+
 /** Throws `InvalidDefinition` for a field. */
 export function fail(field: string, problem: string): never {
   throw new InvalidDefinition({ field, message: `${field} ${problem}.` });

@@ -3,7 +3,7 @@
  * Whatever shows jobs or events to people goes through here.
  */
 import type { JobEvent } from "./event.js";
-import type { Job, JobSecrets } from "./job.js";
+import type { JobSecrets } from "./job.js";
 import type { Json } from "./json.js";
 
 /** A payload or a result that is encrypted. */
@@ -35,10 +35,15 @@ export function redact(value: Json, pointers: readonly string[] = []): Json {
   return pointers.reduce((left, pointer) => redactAt(left, segmentsOf(pointer)), value);
 }
 
+/** What of a job, or of a view of one, may have to be hidden. */
+interface Hideable {
+  readonly payload: Json;
+  readonly result?: Json | undefined;
+  readonly secret?: JobSecrets;
+}
+
 /** A job as people may see it. */
-export function redactJob<Shown extends Pick<Job, "payload" | "result" | "secret">>(
-  job: Shown,
-): Shown {
+export function redactJob<Shown extends Hideable>(job: Shown): Shown {
   const { payload, result, secret } = job;
   if (secret === undefined && !isSealed(payload) && !isSealed(result)) return job;
   const shown = { ...job, payload: redact(payload, secret?.payload) };

@@ -11,7 +11,7 @@ import type { DutyDone, DutyRound } from "./duty.js";
 import { EndHooks } from "./end-hooks.js";
 import { expireOverdue } from "./janitor.js";
 import { Leadership } from "./leadership.js";
-import { discardUnkept, prune, type Retention, retentionRules } from "./pruner.js";
+import { discardUnkept, prune, type Retention, retentionOf } from "./pruner.js";
 import { reap } from "./reaper.js";
 import { resolve } from "./resolver.js";
 import { Tickets } from "./tickets.js";
@@ -89,7 +89,7 @@ class ServiceKeeper implements Keeper {
     this.#runtime = runtime;
     this.#timings = { ...keeperDefaults, ...timings };
     this.#retention = {
-      rules: retentionRules(contract),
+      ...retentionOf(contract),
       mayGoUntil: (type) => this.#endHooks.doneUntil(type),
     };
     const { ttlMs, renewMs } = this.#timings;

@@ -15,13 +15,15 @@ type RetentionRules = ReadonlyMap<string, RetentionRule>;
 /** What may be removed. */
 export interface Retention {
   readonly rules: RetentionRules;
+  /** The rule of types that the contract does not name. */
+  readonly otherwise: RetentionRule;
   /** The time up to which nobody still needs the jobs of a type that have ended. */
   readonly mayGoUntil: (type: string) => number;
 }
 
 /** Reads the retention rules of a contract. */
-export function retentionRules(contract: ServiceContract): RetentionRules {
-  return new Map(
+export function retentionOf(contract: ServiceContract): Omit<Retention, "mayGoUntil"> {
+  const rules = new Map(
     Object.entries(contract.jobs).map(([type, entry]) => {
       const rules = definitionsOf(entry).map((definition) => definition.settings.retention);
       const longest = endedStates.map((state) => {
@@ -30,6 +32,7 @@ export function retentionRules(contract: ServiceContract): RetentionRules {
       return [type, Object.fromEntries(longest) as RetentionRule];
     }),
   );
+  return { rules, otherwise: { ...retentionDefaults, ...contract.retention } };
 }
 
 /** Removes what is not kept at all, which workers do themselves unless they were interrupted. */
@@ -57,7 +60,7 @@ export async function prune(
     const name = `${type}/${state}`;
     if (!isEnded(state) || count === 0 || seen.has(name)) continue;
     seen.add(name);
-    const keepMs = (retention.rules.get(type) ?? retentionDefaults)[state];
+    const keepMs = (retention.rules.get(type) ?? retention.otherwise)[state];
     if (Number.isFinite(keepMs))
       parts.push(await removeEnded(round, retention, type, state, keepMs));
   }
