@@ -23,8 +23,8 @@ const retryMs = 1_000;
 /** How long a keeper that stops waits for hooks; the next one calls them again. */
 const stopMs = 10_000;
 
-/** How much later than its time an event may come at most where many processes write. */
-const lateMs = 10_000;
+/** How much later than its time an event may be read at most, also where the store was away for a while. */
+const lateMs = 60_000;
 
 /** Calls the hooks of ended jobs. */
 export class EndHooks {
