@@ -27,6 +27,7 @@ import {
 } from "./errors.js";
 import { optionsProblem } from "./option-checks.js";
 import type { PrepareFailure } from "./prepare.js";
+import { actorOf } from "./runtime.js";
 import { createChange } from "./submit.js";
 import type { TransactionClient } from "./transactions/transaction-client.js";
 
@@ -176,8 +177,8 @@ class Steps {
     job: Job,
     outcome: { readonly result?: Json; readonly continuation?: { jobId: string; type: string } },
   ): void {
-    const { ids, instance, engine } = this.#client.runtime;
-    const origin = { eventId: ids.eventId(), actor: `client:${instance}` } as const;
+    const { ids, engine } = this.#client.runtime;
+    const origin = { eventId: ids.eventId(), actor: actorOf(this.#client.runtime) } as const;
     const decision = decide(
       job,
       { command: "complete", completedBy: null, ...outcome, ...origin },
