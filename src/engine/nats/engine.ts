@@ -345,7 +345,7 @@ export class NatsEngine implements Engine {
 
   async head(): Promise<string> {
     return this.#call(async () => {
-      const last = await this.#port.last("jobs", this.#subjects.feedFilter());
+      const last = await this.#port.last("jobs", this.#subjects.headFilter());
       return String(last?.seq ?? 0);
     });
   }
