@@ -29,6 +29,7 @@ export async function runAttempt(hold: Hold, parts: RunningJobParts): Promise<At
   try {
     outcome = await steps(hold, parts);
   } catch (thrown) {
+    if (!isHandlerOutcome(thrown)) runtime.telemetry?.recorder()?.thrown(thrown);
     outcome = thrownOutcome(hold, thrown, runtime);
   }
   if (hold.completion !== undefined) outcome = await completed(hold, outcome, runtime);

@@ -145,11 +145,22 @@ export class Settlements {
       changes.push(changeOf(settlement, event));
     }
     try {
-      if (changes.length > 0) this.#apply(sent, await this.#runtime.engine.settle(changes), moved);
+      if (changes.length > 0) this.#apply(sent, await this.#store(sent, changes), moved);
       if (moved.length > 0) await this.#reconsider(moved);
     } catch (error) {
       this.#retryLater(settlements, error);
     }
+  }
+
+  #store(
+    sent: readonly Settlement[],
+    changes: readonly Change[],
+  ): Promise<readonly AppendOutcome[]> {
+    const { engine, telemetry } = this.#runtime;
+    const recorder = telemetry?.recorder();
+    if (!recorder) return engine.settle(changes);
+    const jobs = sent.map(({ hold }) => hold.job);
+    return recorder.settle(jobs, () => engine.settle(changes));
   }
 
   #decide(settlement: Settlement, now: number): JobEvent | undefined {

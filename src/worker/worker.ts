@@ -19,6 +19,7 @@ import { Presence } from "./presence.js";
 import { QueueLimits } from "./queue-limits.js";
 import type { RunningJobParts } from "./running-job.js";
 import { Settlements } from "./settlements.js";
+import { triedOf } from "./tried.js";
 
 export type { Handler, WorkerJob };
 
@@ -216,7 +217,15 @@ class JobWorker implements Worker {
   }
 
   async #attempt(hold: Hold): Promise<void> {
-    this.#finish(hold, await runAttempt(hold, this.#parts));
+    const recorder = this.#runtime.telemetry?.recorder();
+    const outcome = recorder
+      ? await recorder.process(
+          hold.job,
+          () => runAttempt(hold, this.#parts),
+          (tried) => triedOf(hold, tried),
+        )
+      : await runAttempt(hold, this.#parts);
+    this.#finish(hold, outcome);
   }
 
   #giveBack(hold: Hold): void {
