@@ -7,6 +7,7 @@ import { keepAlive } from "../client/keep-alive.js";
 import type { Runtime } from "../client/runtime.js";
 import type { TransactionSource } from "../client/transactions/source.js";
 import type { ClaimedJob } from "../engine/engine.js";
+import { jobFields } from "../engine/logger.js";
 import { type AttemptOutcome, runAttempt } from "./attempt.js";
 import { Claims } from "./claims.js";
 import { conclude } from "./conclude.js";
@@ -254,7 +255,7 @@ class JobWorker implements Worker {
   }
 
   #reportReturn(hold: Hold, outcome: AttemptOutcome): void {
-    const fields = { jobId: hold.job.id, type: hold.job.type, outcome: outcome.kind };
+    const fields = { ...jobFields(hold.job), outcome: outcome.kind };
     this.#runtime.logger.warn(fields, "A handler that had been abandoned has returned.");
   }
 
