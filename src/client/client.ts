@@ -1,18 +1,18 @@
 /**
  * What every part of the client works with: the runtime, the contract's job types,
- * the shared watcher, and telemetry.
+ * the shared watcher, and the trace of the code that runs now.
  */
 import { type BoundJob, boundJobs, type ServiceContract } from "../contract/definition.js";
 import { OnItsWay } from "./on-its-way.js";
 import type { Runtime } from "./runtime.js";
-import { noTelemetry, type Telemetry } from "./telemetry.js";
+import { type ActiveTrace, noTrace } from "./trace.js";
 import { Waiters } from "./waiters.js";
 
 /** The bundle behind refs, creates and reads. */
 export interface Client {
   readonly runtime: Runtime;
   readonly waiters: Waiters;
-  readonly telemetry: Telemetry;
+  readonly activeTrace: ActiveTrace;
   readonly onItsWay: OnItsWay;
   /** A type of the contract at a version, if the contract names it. */
   boundJob(type: string, version: number): BoundJob | undefined;
@@ -24,7 +24,7 @@ export interface Client {
 export function createClient(
   runtime: Runtime,
   contract: ServiceContract,
-  telemetry: Telemetry = noTelemetry,
+  activeTrace: ActiveTrace = noTrace,
 ): Client {
   const jobs = boundJobs(contract);
   const bound = new Map(jobs.map((job) => [`${job.type}@${job.definition.settings.version}`, job]));
@@ -33,7 +33,7 @@ export function createClient(
   return {
     runtime,
     waiters: new Waiters(runtime),
-    telemetry,
+    activeTrace,
     onItsWay: new OnItsWay(runtime.clock),
     boundJob: (type, version) => bound.get(`${type}@${version}`),
     currentJob: (type) => current.get(type),

@@ -4,7 +4,7 @@
  */
 
 /** What stands where something was taken out. */
-export const redactedMark = "[redacted]";
+const redactedMark = "[redacted]";
 
 /** How deep fields are looked into, how many of a kind are kept, and how long a text may be. */
 const depthMax = 6;

@@ -4,10 +4,10 @@
  */
 
 /** How many jobs are timed at once. */
-export const timedMax = 100_000;
+const timedMax = 100_000;
 
-/** How many jobs are remembered that ended a moment ago. */
-const endedMax = 10_000;
+/** At least so many jobs are remembered that ended a moment ago, and at most twice as many. */
+const endedMin = 5_000;
 
 /** A job that waits or runs. */
 export interface TimedJob {
@@ -20,7 +20,9 @@ export interface TimedJob {
 /** The jobs that are timed. */
 export class JobTimes {
   readonly #jobs = new Map<string, TimedJob>();
-  readonly #ended = new Set<string>();
+  /** The jobs that ended last, and those before them: to forget a whole set costs less than one job at a time. */
+  #ended = new Set<string>();
+  #endedBefore = new Set<string>();
   readonly #max: number;
 
   constructor(max = timedMax) {
@@ -42,14 +44,14 @@ export class JobTimes {
   end(jobId: string): void {
     this.#jobs.delete(jobId);
     this.#ended.add(jobId);
-    if (this.#ended.size <= endedMax) return;
-    const [oldest] = this.#ended;
-    if (oldest !== undefined) this.#ended.delete(oldest);
+    if (this.#ended.size < endedMin) return;
+    this.#endedBefore = this.#ended;
+    this.#ended = new Set();
   }
 
   /** The job is gone; gives whether its end was seen a moment ago. */
   forget(jobId: string): boolean {
     this.#jobs.delete(jobId);
-    return this.#ended.delete(jobId);
+    return this.#ended.has(jobId) || this.#endedBefore.has(jobId);
   }
 }

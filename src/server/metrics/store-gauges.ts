@@ -16,7 +16,7 @@ import type { LabelLimit } from "./label-limit.js";
 export const freshMs = 5_000;
 
 /** How long a scrape waits for the store; those who scrape give up after some ten seconds. */
-export const patienceMs = 5_000;
+const patienceMs = 5_000;
 
 /** The most queues with settings that are looked at. */
 const queuesMax = 1_000;
