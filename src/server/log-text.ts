@@ -43,6 +43,7 @@ export function lineText(json: string, paint: Colours): string {
 
 function levelColour(level: string, paint: Colours): (text: string) => string {
   if (level === "error" || level === "fatal") return paint.red;
+  if (level === "debug") return paint.dim;
   return level === "warn" ? paint.yellow : paint.cyan;
 }
 

@@ -9,7 +9,7 @@ import { lineText } from "./log-text.js";
 import { redactFields, redactText } from "./redact.js";
 
 /** From which level on lines are written. */
-export const logLevels = ["info", "warn", "error", "silent"] as const;
+export const logLevels = ["debug", "info", "warn", "error", "silent"] as const;
 
 export type LogLevel = (typeof logLevels)[number];
 
@@ -37,7 +37,7 @@ export interface LogOptions {
  * const logger = createLog({ level: "warn" });
  * logger.info({ port: 8080 }, "The server listens.");
  */
-export function createLog(options: LogOptions = {}): Logger {
+export function createLog(options: LogOptions = {}): Required<Logger> {
   const { level = "info", destination = process.stderr, fields = {} } = options;
   const format = options.format ?? (destination.isTTY ? "text" : "json");
   const log = pino(
@@ -50,10 +50,16 @@ export function createLog(options: LogOptions = {}): Logger {
     },
     format === "text" ? textTo(destination) : { write: (line) => void destination.write(line) },
   );
-  const writer = (name: "info" | "warn" | "error") => (given: object, message: string) => {
-    if (log.isLevelEnabled(name)) log[name](redactFields(given), redactText(message));
+  const writer =
+    (name: "debug" | "info" | "warn" | "error") => (given: object, message: string) => {
+      if (log.isLevelEnabled(name)) log[name](redactFields(given), redactText(message));
+    };
+  return {
+    debug: writer("debug"),
+    info: writer("info"),
+    warn: writer("warn"),
+    error: writer("error"),
   };
-  return { info: writer("info"), warn: writer("warn"), error: writer("error") };
 }
 
 function textTo(destination: LogDestination): DestinationStream {

@@ -30,12 +30,19 @@ test("a line is one object of JSON with time, level, message and fields", () => 
   });
 });
 
-test("lines below the level are not written", () => {
-  const { logger, lines } = logged({ level: "error" });
-  logger.info({}, "a");
-  logger.warn({}, "b");
-  logger.error({}, "c");
-  expect(lines).toHaveLength(1);
+test.each([
+  ["debug", 4],
+  ["info", 3],
+  ["warn", 2],
+  ["error", 1],
+  ["silent", 0],
+] as const)("of the level %s, %i of four lines are written", (level, count) => {
+  const { logger, lines } = logged({ level });
+  logger.debug({}, "a");
+  logger.info({}, "b");
+  logger.warn({}, "c");
+  logger.error({}, "d");
+  expect(lines).toHaveLength(count);
 });
 
 describe("secrets and payloads", () => {

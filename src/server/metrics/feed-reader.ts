@@ -13,6 +13,8 @@ export interface FeedReaderOptions {
   readonly engine: Engine;
   readonly clock: Clock;
   readonly logger: Logger;
+  /** Reads the feed after a cursor, as the engine's `tail` does. */
+  readonly follow: Engine["tail"];
   readonly onItem: (item: FeedItem) => void;
 }
 
@@ -51,7 +53,7 @@ export class FeedReader {
     let isFailing = false;
     while (!signal.aborted) {
       try {
-        for await (const item of this.#options.engine.tail(this.#cursor, signal)) {
+        for await (const item of this.#options.follow(this.#cursor, signal)) {
           this.#options.onItem(item);
           this.#cursor = item.cursor;
           isFailing = false;

@@ -16,6 +16,8 @@ import { StoreGauges } from "./store-gauges.js";
 export interface MetricsOptions {
   /** The store that is watched; whoever opened it closes it. */
   readonly engine: Engine;
+  /** Reads the feed in place of the engine, where a server follows it once for all who want it. */
+  readonly follow?: Engine["tail"];
   readonly clock?: Clock;
   readonly logger?: Logger;
 }
@@ -46,7 +48,8 @@ export class Metrics {
   /** How old the newest event was when it was counted. */
   #delayMs = 0;
 
-  constructor({ engine, clock = systemClock, logger = silentLogger }: MetricsOptions) {
+  constructor(options: MetricsOptions) {
+    const { engine, clock = systemClock, logger = silentLogger } = options;
     collectDefaultMetrics({ register: this.#registry, prefix: "millrace_" });
     const types = new LabelLimit("service", "type");
     const queues = new LabelLimit("service", "queue");
@@ -63,6 +66,7 @@ export class Metrics {
       engine,
       clock,
       logger,
+      follow: options.follow ?? ((cursor, signal) => engine.tail(cursor, signal)),
       onItem: ({ event }) => {
         counts.count(event);
         this.#delayMs = Math.max(engine.now() - event.at, 0);
