@@ -14,6 +14,7 @@ import type {
   DueAsk,
   DueJob,
   Engine,
+  EngineHealth,
   FeedItem,
   HeldLease,
   LoadedJob,
@@ -359,6 +360,10 @@ export class NatsEngine implements Engine {
     if (this.#subjects.scope !== undefined) return 0;
     const parts = { port: this.#port, log: this.#log, subjects: this.#subjects };
     return this.#call(() => forgetDeletions(parts, before));
+  }
+
+  health(): EngineHealth {
+    return { writesQueued: this.#log.waiting };
   }
 
   close(): Promise<void> {
