@@ -1,0 +1,115 @@
+/**
+ * Processes that are ready before their job comes. Each runs one job; the next takes its place in the background.
+ */
+import { availableParallelism } from "node:os";
+import type { Logger } from "../../engine/logger.js";
+import type { ModuleProcess } from "./module-process.js";
+
+/** How many processes of a pool start at the same time: more would only take the processors from each other. */
+const startingMax = availableParallelism();
+
+/** What a pool is made of. */
+export interface PoolOptions {
+  /** How many processes wait for jobs. */
+  readonly warm: number;
+  /** Starts a process and waits until it is ready. */
+  readonly start: () => Promise<ModuleProcess>;
+  readonly logger: Logger;
+}
+
+interface Taker {
+  readonly take: (process: ModuleProcess) => void;
+  readonly fail: (error: unknown) => void;
+}
+
+export class WarmPool {
+  readonly #options: PoolOptions;
+  readonly #ready: ModuleProcess[] = [];
+  readonly #takers = new Set<Taker>();
+  #starting = 0;
+  #isStopped = false;
+
+  constructor(options: PoolOptions) {
+    this.#options = options;
+  }
+
+  /** Starts the first process and, once it is ready, fills up in the background. Throws when it cannot become ready. */
+  async start(): Promise<void> {
+    this.#put(await this.#options.start());
+  }
+
+  /** A process that is ready, as soon as there is one. Rejects with the signal's reason once that is aborted. */
+  async take(signal: AbortSignal): Promise<ModuleProcess> {
+    signal.throwIfAborted();
+    const ready = this.#ready.shift();
+    if (ready !== undefined) {
+      this.#fill();
+      return ready;
+    }
+    return new Promise((resolve, reject) => {
+      const leave = () => taker.fail(signal.reason);
+      const settle = <Value>(end: (value: Value) => void) => {
+        return (value: Value) => {
+          signal.removeEventListener("abort", leave);
+          this.#takers.delete(taker);
+          end(value);
+        };
+      };
+      const taker: Taker = { take: settle(resolve), fail: settle(reject) };
+      signal.addEventListener("abort", leave, { once: true });
+      this.#takers.add(taker);
+      this.#fill();
+    });
+  }
+
+  /** Ends what waits. Idempotent. */
+  stop(): void {
+    this.#isStopped = true;
+    for (const process of this.#ready.splice(0)) process.discard();
+  }
+
+  /** Starts what those who wait need, and what should be ready. */
+  #fill(): void {
+    const wanted = this.#takers.size + this.#options.warm - this.#ready.length;
+    for (let left = wanted - this.#starting; left > 0 && this.#starting < startingMax; left--) {
+      if (this.#isStopped) return;
+      void this.#startOne();
+    }
+  }
+
+  /** A process that cannot start fails one taker; the next is started when somebody needs it, not at once. */
+  async #startOne(): Promise<void> {
+    this.#starting++;
+    try {
+      const process = await this.#options.start();
+      this.#starting--;
+      this.#put(process);
+    } catch (error) {
+      this.#starting--;
+      if (this.#isStopped) return;
+      this.#options.logger.error({ error }, "A process for isolated jobs could not be started.");
+      const [taker] = this.#takers;
+      taker?.fail(error);
+      if (this.#takers.size > 0) this.#fill();
+    }
+  }
+
+  #put(process: ModuleProcess): void {
+    if (this.#isStopped) return process.discard();
+    const [taker] = this.#takers;
+    if (taker !== undefined) taker.take(process);
+    else {
+      this.#ready.push(process);
+      void process.ended.then(() => this.#remove(process));
+    }
+    this.#fill();
+  }
+
+  /** A process that ends while it waits is not replaced until a job comes, because the next might end as well. */
+  #remove(process: ModuleProcess): void {
+    const place = this.#ready.indexOf(process);
+    if (place < 0) return;
+    this.#ready.splice(place, 1);
+    this.#options.logger.warn({}, "A process for isolated jobs has ended while it waited.");
+  }
+}
