@@ -24,8 +24,8 @@ export {
   contractDiff,
 } from "./contract/diff.js";
 export { InvalidDefinition } from "./contract/errors.js";
-export { type JobManifest, type Manifest, manifest } from "./contract/manifest.js";
 export type { IsolateOptions, IsolateSettings } from "./contract/isolate.js";
+export { type JobManifest, type Manifest, manifest } from "./contract/manifest.js";
 export type { SchemaIssue } from "./contract/schema.js";
 export type {
   JobOptions,

@@ -8,7 +8,12 @@ import type { BoundJob } from "../../contract/definition.js";
 import { type IsolateSettings, resolveIsolate } from "../../contract/isolate.js";
 import type { Handler } from "../lane.js";
 import { type HandlerModule, ModuleProcess } from "./module-process.js";
-import { handlerOf, type ModuleParts, type OutsideHandler, type RunOutside } from "./outside-handler.js";
+import {
+  handlerOf,
+  type ModuleParts,
+  type OutsideHandler,
+  type RunOutside,
+} from "./outside-handler.js";
 import { WarmPool } from "./pool.js";
 import { programRunner } from "./program.js";
 import { Warden } from "./warden.js";
@@ -80,6 +85,7 @@ export class Isolation {
       warm: Math.min(warm, concurrency),
       start: () => this.#watched(ModuleProcess.start(handlerModule, surroundings, own)),
       logger,
+      clock,
     });
     this.#pools.push(pool);
     return async (job, prepared) => {

@@ -129,7 +129,10 @@ export class ModuleProcess {
     const ending = await this.ended;
     if (given === null) throw this.#failure(ending);
     if (ending.leftOthers)
-      void job.log("Processes that the handler had started were still running and were ended.", "warn");
+      void job.log(
+        "Processes that the handler had started were still running and were ended.",
+        "warn",
+      );
     return outcomeOf(given, job.type);
   }
 
@@ -228,22 +231,21 @@ const calls: {
 };
 
 /** The messages that a process may send, each with what it must hold. */
-const shapes: { readonly [Say in FromProcess["say"]]: (message: Record<string, unknown>) => boolean } =
-  {
-    ready: () => true,
-    returned: () => true,
-    unloadable: ({ error }) => isThrown(error),
-    crashed: ({ error }) => isThrown(error),
-    threw: ({ error }) => isThrown(error),
-    terminate: ({ message }) => typeof message === "string",
-    skip: ({ message }) => typeof message === "string",
-    unfit: ({ message }) => typeof message === "string",
-    snooze: ({ delayMs }) => typeof delayMs === "number",
-    call: ({ call, name, parameters }) =>
-      typeof call === "number" &&
-      callNames.includes(name as CallName) &&
-      Array.isArray(parameters),
-  };
+const shapes: {
+  readonly [Say in FromProcess["say"]]: (message: Record<string, unknown>) => boolean;
+} = {
+  ready: () => true,
+  returned: () => true,
+  unloadable: ({ error }) => isThrown(error),
+  crashed: ({ error }) => isThrown(error),
+  threw: ({ error }) => isThrown(error),
+  terminate: ({ message }) => typeof message === "string",
+  skip: ({ message }) => typeof message === "string",
+  unfit: ({ message }) => typeof message === "string",
+  snooze: ({ delayMs }) => typeof delayMs === "number",
+  call: ({ call, name, parameters }) =>
+    typeof call === "number" && callNames.includes(name as CallName) && Array.isArray(parameters),
+};
 
 /** A handler can write to the channel, too, so that nothing that comes over it is believed unseen. */
 function understood(line: string): FromProcess | null {
@@ -303,6 +305,8 @@ function abortReason({ reason }: AbortSignal): JobAborted["reason"] {
 function loaderOptions(): readonly string[] {
   return process.execArgv.filter((option, index, all) => {
     const before = all[index - 1];
-    return loaderOption.test(option) || (before !== undefined && loaderOption.exec(before)?.[1] === "");
+    return (
+      loaderOption.test(option) || (before !== undefined && loaderOption.exec(before)?.[1] === "")
+    );
   });
 }

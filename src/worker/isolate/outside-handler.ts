@@ -71,13 +71,13 @@ type AnySteps = OutsideSteps<
 export type OutsideHandler = AnySteps & (ModuleParts | ProgramParts<unknown>);
 
 /** Runs a job outside. */
-export type RunOutside = (
-  job: ActiveJob<unknown>,
-  prepared: Json | undefined,
-) => Promise<unknown>;
+export type RunOutside = (job: ActiveJob<unknown>, prepared: Json | undefined) => Promise<unknown>;
 
 /** The handler that the worker calls: prepare, run outside, complete. */
-export function handlerOf({ mode = "staged", prepare, complete }: AnySteps, run: RunOutside): Handler {
+export function handlerOf(
+  { mode = "staged", prepare, complete }: AnySteps,
+  run: RunOutside,
+): Handler {
   return async (job) => {
     const prepared =
       prepare === undefined
@@ -99,8 +99,7 @@ const memberChecks: { readonly [name: string]: (value: unknown) => string | null
     typeof value === "function" || (isListOf("string", value) && value.length > 0)
       ? null
       : 'must be a program and its arguments, such as ["ffprobe", "{payload}"], or a function',
-  output: (value) =>
-    value === "json" || value === "text" ? null : 'must be "json" or "text"',
+  output: (value) => (value === "json" || value === "text" ? null : 'must be "json" or "text"'),
   terminateCodes: (value) =>
     isListOf("number", value) ? null : "must be a list of exit codes, such as [2]",
   mode: (value) =>

@@ -2,11 +2,15 @@
  * Processes that are ready before their job comes. Each runs one job; the next takes its place in the background.
  */
 import { availableParallelism } from "node:os";
+import type { Clock } from "../../engine/clock.js";
 import type { Logger } from "../../engine/logger.js";
 import type { ModuleProcess } from "./module-process.js";
 
 /** How many processes of a pool start at the same time: more would only take the processors from each other. */
 const startingMax = availableParallelism();
+
+/** How long no job may have come before processes are started that nobody waits for: jobs of a burst come first. */
+const quietMs = 100;
 
 /** What a pool is made of. */
 export interface PoolOptions {
@@ -15,6 +19,7 @@ export interface PoolOptions {
   /** Starts a process and waits until it is ready. */
   readonly start: () => Promise<ModuleProcess>;
   readonly logger: Logger;
+  readonly clock: Clock;
 }
 
 interface Taker {
@@ -27,6 +32,8 @@ export class WarmPool {
   readonly #ready: ModuleProcess[] = [];
   readonly #takers = new Set<Taker>();
   #starting = 0;
+  #quietAt = Number.NEGATIVE_INFINITY;
+  #callOff = () => {};
   #isStopped = false;
 
   constructor(options: PoolOptions) {
@@ -41,6 +48,10 @@ export class WarmPool {
   /** A process that is ready, as soon as there is one. Rejects with the signal's reason once that is aborted. */
   async take(signal: AbortSignal): Promise<ModuleProcess> {
     signal.throwIfAborted();
+    const { clock } = this.#options;
+    this.#quietAt = clock.monotonic() + quietMs;
+    this.#callOff();
+    this.#callOff = clock.after(quietMs, () => this.#fill());
     const ready = this.#ready.shift();
     if (ready !== undefined) {
       this.#fill();
@@ -65,16 +76,17 @@ export class WarmPool {
   /** Ends what waits. Idempotent. */
   stop(): void {
     this.#isStopped = true;
+    this.#callOff();
     for (const process of this.#ready.splice(0)) process.discard();
   }
 
-  /** Starts what those who wait need, and what should be ready. */
+  /** Starts what those who wait need and one to spare; in quiet times everything that should be ready. */
   #fill(): void {
-    const wanted = this.#takers.size + this.#options.warm - this.#ready.length;
-    for (let left = wanted - this.#starting; left > 0 && this.#starting < startingMax; left--) {
-      if (this.#isStopped) return;
-      void this.#startOne();
-    }
+    const { warm, clock } = this.#options;
+    const isQuiet = clock.monotonic() >= this.#quietAt;
+    const missing = Math.max((isQuiet ? warm : Math.min(warm, 1)) - this.#ready.length, 0);
+    const wanted = Math.min(this.#takers.size + missing, startingMax);
+    while (this.#starting < wanted && !this.#isStopped) void this.#startOne();
   }
 
   /** A process that cannot start fails one taker; the next is started when somebody needs it, not at once. */
@@ -95,7 +107,10 @@ export class WarmPool {
   }
 
   #put(process: ModuleProcess): void {
-    if (this.#isStopped) return process.discard();
+    if (this.#isStopped) {
+      process.discard();
+      return;
+    }
     const [taker] = this.#takers;
     if (taker !== undefined) taker.take(process);
     else {

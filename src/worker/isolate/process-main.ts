@@ -26,7 +26,7 @@ process.on("uncaughtExceptionMonitor", (error) => {
   channel.send({ say: "crashed", error: thrown(error) });
 });
 // Until here the folder was the worker's, in which Node finds what it preloads.
-process.chdir(process.env["TMPDIR"] ?? ".");
+process.chdir(process.env.TMPDIR ?? ".");
 void load(process.argv[2] ?? "");
 
 async function load(url: string): Promise<void> {
@@ -74,7 +74,10 @@ async function report(value: unknown): Promise<void> {
   const json = jsonText(value);
   if (json.ok) return channel.send({ say: "returned", value: JSON.parse(json.text) });
   const { path, message } = json.problem;
-  channel.send({ say: "unfit", message: `The result cannot be stored: ${path || "it"} ${message}.` });
+  channel.send({
+    say: "unfit",
+    message: `The result cannot be stored: ${path || "it"} ${message}.`,
+  });
 }
 
 /** The process is ended as soon as it has given its verdict, so that what it printed has to be out before. */

@@ -84,7 +84,10 @@ async function runProgram(
   const ending = await started.ended;
   callOff();
   if (ending.leftOthers)
-    void job.log("Processes that the program had started were still running and were ended.", "warn");
+    void job.log(
+      "Processes that the program had started were still running and were ended.",
+      "warn",
+    );
   return { ending, printed: printing() };
 }
 
