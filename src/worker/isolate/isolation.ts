@@ -14,22 +14,16 @@ import {
   type OutsideHandler,
   type RunOutside,
 } from "./outside-handler.js";
-import { WarmPool } from "./pool.js";
+import { type WaitingProcess, WarmPool } from "./pool.js";
 import { programRunner } from "./program.js";
 import { Warden } from "./warden.js";
-
-/** A process of a try, as far as its owner has to do with it. */
-interface OwnedProcess {
-  readonly ended: Promise<unknown>;
-  discard(): void;
-}
 
 export class Isolation {
   readonly #runtime: Runtime;
   readonly #graceMs: number;
   readonly #warden: Warden;
-  readonly #pools: WarmPool[] = [];
-  readonly #processes = new Set<OwnedProcess>();
+  readonly #pools: WarmPool<ModuleProcess>[] = [];
+  readonly #processes = new Set<WaitingProcess>();
   /** Starts and ends that are under way. */
   readonly #underWay = new Set<Promise<unknown>>();
   #isStopped = false;
@@ -94,7 +88,7 @@ export class Isolation {
     };
   }
 
-  #own(process: OwnedProcess): void {
+  #own(process: WaitingProcess): void {
     this.#processes.add(process);
     void this.#watched(process.ended.finally(() => this.#processes.delete(process)));
     if (this.#isStopped) process.discard();

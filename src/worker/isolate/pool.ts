@@ -4,7 +4,6 @@
 import { availableParallelism } from "node:os";
 import type { Clock } from "../../engine/clock.js";
 import type { Logger } from "../../engine/logger.js";
-import type { ModuleProcess } from "./module-process.js";
 
 /** How many processes of a pool start at the same time: more would only take the processors from each other. */
 const startingMax = availableParallelism();
@@ -12,31 +11,38 @@ const startingMax = availableParallelism();
 /** How long no job may have come before processes are started that nobody waits for: jobs of a burst come first. */
 const quietMs = 100;
 
+/** A process that can wait for a job. */
+export interface WaitingProcess {
+  readonly ended: Promise<unknown>;
+  /** Ends it, because nobody needs it any more. */
+  discard(): void;
+}
+
 /** What a pool is made of. */
-export interface PoolOptions {
+export interface PoolOptions<Process extends WaitingProcess> {
   /** How many processes wait for jobs. */
   readonly warm: number;
   /** Starts a process and waits until it is ready. */
-  readonly start: () => Promise<ModuleProcess>;
+  readonly start: () => Promise<Process>;
   readonly logger: Logger;
   readonly clock: Clock;
 }
 
-interface Taker {
-  readonly take: (process: ModuleProcess) => void;
+interface Taker<Process> {
+  readonly take: (process: Process) => void;
   readonly fail: (error: unknown) => void;
 }
 
-export class WarmPool {
-  readonly #options: PoolOptions;
-  readonly #ready: ModuleProcess[] = [];
-  readonly #takers = new Set<Taker>();
+export class WarmPool<Process extends WaitingProcess> {
+  readonly #options: PoolOptions<Process>;
+  readonly #ready: Process[] = [];
+  readonly #takers = new Set<Taker<Process>>();
   #starting = 0;
   #quietAt = Number.NEGATIVE_INFINITY;
   #callOff = () => {};
   #isStopped = false;
 
-  constructor(options: PoolOptions) {
+  constructor(options: PoolOptions<Process>) {
     this.#options = options;
   }
 
@@ -46,7 +52,7 @@ export class WarmPool {
   }
 
   /** A process that is ready, as soon as there is one. Rejects with the signal's reason once that is aborted. */
-  async take(signal: AbortSignal): Promise<ModuleProcess> {
+  async take(signal: AbortSignal): Promise<Process> {
     signal.throwIfAborted();
     const { clock } = this.#options;
     this.#quietAt = clock.monotonic() + quietMs;
@@ -66,7 +72,7 @@ export class WarmPool {
           end(value);
         };
       };
-      const taker: Taker = { take: settle(resolve), fail: settle(reject) };
+      const taker: Taker<Process> = { take: settle(resolve), fail: settle(reject) };
       signal.addEventListener("abort", leave, { once: true });
       this.#takers.add(taker);
       this.#fill();
@@ -106,7 +112,7 @@ export class WarmPool {
     }
   }
 
-  #put(process: ModuleProcess): void {
+  #put(process: Process): void {
     if (this.#isStopped) {
       process.discard();
       return;
@@ -121,7 +127,7 @@ export class WarmPool {
   }
 
   /** A process that ends while it waits is not replaced until a job comes, because the next might end as well. */
-  #remove(process: ModuleProcess): void {
+  #remove(process: Process): void {
     const place = this.#ready.indexOf(process);
     if (place < 0) return;
     this.#ready.splice(place, 1);

@@ -4,7 +4,14 @@
 import type { Socket } from "node:net";
 import type { AbortReason } from "../abort.js";
 import type { IsolatedJob } from "./isolated-job.js";
-import type { CallName, FromProcess, JobData, Thrown, ToProcess } from "./protocol.js";
+import {
+  type CallName,
+  type FromProcess,
+  type JobData,
+  lineLengthMax,
+  type Thrown,
+  type ToProcess,
+} from "./protocol.js";
 
 interface Call {
   readonly resolve: (value: unknown) => void;
@@ -22,8 +29,8 @@ export class ProcessChannel {
     this.#socket = socket;
   }
 
-  send(message: FromProcess, onSent: () => void = () => {}): void {
-    this.#socket.write(`${JSON.stringify(message)}\n`, onSent);
+  send(message: FromProcess): void {
+    this.#socket.write(lineOf(message));
   }
 
   /** Takes the worker's answer to a call. */
@@ -61,13 +68,23 @@ export class ProcessChannel {
   }
 
   #call(name: CallName, parameters: readonly unknown[]): Promise<unknown> {
-    const call = ++this.#lastCall;
-    const answer = new Promise((resolve, reject) => this.#calls.set(call, { resolve, reject }));
+    const answer = new Promise((resolve, reject) => {
+      const call = ++this.#lastCall;
+      const line = lineOf({ say: "call", call, name, parameters });
+      // A longer one would be taken for nonsense.
+      if (line.length > lineLengthMax)
+        throw new RangeError(`${name} takes at most ${lineLengthMax} characters.`);
+      this.#calls.set(call, { resolve, reject });
+      this.#socket.write(line);
+    });
     // A handler may leave what it says unawaited; a refusal must not end the process then.
     answer.catch(() => {});
-    this.send({ say: "call", call, name, parameters });
     return answer;
   }
+}
+
+function lineOf(message: FromProcess): string {
+  return `${JSON.stringify(message)}\n`;
 }
 
 /** The stack of an answer is the worker's, where a handler finds nothing that it knows. */

@@ -60,6 +60,7 @@ export class TryProcess {
   readonly #plan: ProcessPlan;
   readonly #surroundings: ProcessSurroundings;
   #cause: Cause | null = null;
+  #isOver = false;
 
   constructor(plan: ProcessPlan, surroundings: ProcessSurroundings) {
     const { folder, settings, speaks } = plan;
@@ -74,8 +75,8 @@ export class TryProcess {
       detached: true,
       stdio: isChannel ? ["ignore", "pipe", "pipe", "pipe"] : ["pipe", "pipe", "pipe"],
     });
-    if (this.#child.stderr !== null) this.output.read(this.#child.stderr, "warn");
-    if (isChannel && this.#child.stdout !== null) this.output.read(this.#child.stdout, "info");
+    if (this.#child.stderr) this.output.read(this.#child.stderr, "warn");
+    if (isChannel && this.#child.stdout) this.output.read(this.#child.stdout, "info");
     if (this.#child.pid !== undefined) surroundings.warden.watch(this.#child.pid, folder);
     // A process that waits for a job must not keep the worker's own alive; whoever runs a job sees to that.
     for (const part of [this.#child, ...this.#child.stdio] as readonly (Referable | null)[])
@@ -127,7 +128,7 @@ export class TryProcess {
   /** Whether there was anybody to hear it. */
   #signal(signal: "SIGTERM" | "SIGKILL"): boolean {
     const { pid } = this.#child;
-    if (pid === undefined) return false;
+    if (pid === undefined || this.#isOver) return false;
     try {
       return process.kill(-pid, signal);
     } catch {
@@ -141,6 +142,8 @@ export class TryProcess {
     const closed = new Promise<void>((resolve) => this.#child.once("close", () => resolve()));
     const [code, signal] = await this.#exit();
     const leftOthers = this.#signal("SIGKILL");
+    // From now on the number of the group may be another's.
+    this.#isOver = true;
     if (pid !== undefined) await this.#closedInTime(closed);
     await removeFolder(this.#plan.folder);
     const forgetting = pid === undefined ? null : warden.forget(pid);
@@ -177,9 +180,10 @@ export class TryProcess {
 
 type Referable = { readonly unref?: () => void };
 
-/** Every stream is there that the plan asked for, unless the process could not be started, which its end tells. */
+/** Every stream is there that the plan asked for, unless the system could not make it. */
 function stream<Kind>(part: Kind | null | undefined): Kind {
-  if (part === null || part === undefined) throw new Error("The process has no such stream.");
+  if (part === null || part === undefined)
+    throw new Error("A process could not be started, because too many files are open.");
   return part;
 }
 

@@ -2,7 +2,16 @@
 // left, and the jobs beside it do not notice.
 import type { JobEvent } from "millrace";
 import { expect, it } from "vitest";
-import { act, gone, logOf, pidsOf, tryFolders, type Workplace, workplace } from "./workplace.js";
+import {
+  act,
+  gone,
+  logOf,
+  pidsOf,
+  tryFolders,
+  type Workplace,
+  wardenOf,
+  workplace,
+} from "./workplace.js";
 
 /** The service still runs jobs of both kinds, and leaves no folder behind. */
 async function isUnharmed(service: Workplace): Promise<void> {
@@ -93,5 +102,22 @@ it("leaves a process behind and exits", async () => {
   const job = await act(service, "lingerAndExit");
   expect(job.error?.message).toBe(`${who} ended with exit code 1.`);
   await gone(pidIn(job.events));
+  await isUnharmed(service);
+});
+
+it("ends the process that watches over it", async () => {
+  const lines: string[] = [];
+  const logger = {
+    info: () => {},
+    warn: () => {},
+    error: (_: object, line: string) => lines.push(line),
+  };
+  const service = await workplace({ isolate: { memoryMb: 100 }, logger });
+  const warden = wardenOf(process.pid);
+  process.kill(warden, "SIGKILL");
+  await gone(warden);
+  const { error } = await act(service, "buffers");
+  expect(error?.message).toMatch(/^The process of the handler held/);
+  expect(lines).toContain("The warden of isolated jobs has ended and is started again.");
   await isUnharmed(service);
 });

@@ -46,7 +46,11 @@ describe("the job in its process", () => {
       "warn: complained",
       "warn: said through the job",
     ]);
-    expect(result).toBe('log knows the levels info, warn, error, not "loud".');
+    expect(result).toEqual([
+      'log knows the levels info, warn, error, not "loud".',
+      "log takes at most 1048576 characters.",
+      expect.stringContaining("BigInt"),
+    ]);
   });
 
   it("logs everything that it says, however much that is at once", async () => {

@@ -90,6 +90,15 @@ export function childrenOf(pid: number): number[] {
     .map(Number);
 }
 
+/** The process that watches over those of tries. */
+export function wardenOf(pid: number): number {
+  const isWarden = (child: number) =>
+    readFileSync(`/proc/${child}/cmdline`, "utf8").includes("warden-main");
+  const warden = childrenOf(pid).find(isWarden);
+  if (warden === undefined) throw new Error("There is no warden.");
+  return warden;
+}
+
 /** Waits until a process has ended. */
 export async function gone(pid: number): Promise<void> {
   while (runs(pid)) await new Promise(setImmediate);
