@@ -51,7 +51,7 @@ export class Holds {
   abort(hold: Hold, reason: AbortReason): void {
     if (hold.aborted || !handlerRuns(hold)) return;
     const { runtime, graceMs } = this.#options;
-    hold.abandonAt = runtime.clock.monotonic() + graceMs;
+    hold.abandonAt = runtime.clock.monotonic() + graceMs + hold.lane.killMs;
     hold.abort(reason);
     this.#watchUntil(hold.abandonAt);
   }

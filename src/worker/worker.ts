@@ -25,7 +25,7 @@ import { triedOf } from "./tried.js";
 export type { Handler, WorkerJob };
 
 /** How long a handler that was asked to stop keeps its place, unless the options say otherwise. */
-const graceDefaultMs = 10_000;
+export const graceDefaultMs = 10_000;
 
 /** How many outcomes for each of its places may wait for the store before the worker claims no more. */
 const unsettledShareMax = 4;
