@@ -24,6 +24,7 @@ export {
   contractDiff,
 } from "./contract/diff.js";
 export { InvalidDefinition } from "./contract/errors.js";
+export type { Hook, HookJob, JobHooks } from "./contract/hooks.js";
 export type { IsolateOptions, IsolateSettings } from "./contract/isolate.js";
 export { type JobManifest, type Manifest, manifest } from "./contract/manifest.js";
 export type { SchemaIssue } from "./contract/schema.js";
@@ -56,8 +57,9 @@ export type {
   HandlerOf,
   IsolatedHandler,
   OutsideHandlerOf,
+  RouteHandler,
 } from "./service/inferred.js";
-export type { JobFace, JobVersionFace } from "./service/job-face.js";
+export type { HandleOptions, JobFace, JobVersionFace } from "./service/job-face.js";
 export type { AnyService, Handlers, Service, ServiceJobs } from "./service/service.js";
 
 // Create, wait and command. Expected failures are `Result` values with tagged errors.
@@ -93,6 +95,8 @@ export {
   JobNotEnqueued,
   JobNotFound,
   MigrationNotAccepted,
+  SignatureInvalid,
+  SignatureRequired,
   WaitAborted,
   WaitTimeout,
 } from "./client/errors.js";
@@ -104,9 +108,11 @@ export type {
   SubmitFailure,
 } from "./client/job-creator.js";
 export type { CancelOutcome, CommandFailure, JobRef, JobSnapshot } from "./client/job-ref.js";
-export type { Stored } from "./client/stored.js";
+export { type SigningOptions, signJob } from "./client/signing.js";
+export { generateSigningKeys, type SigningKeys } from "./client/signing-keys.js";
 export type { UntypedJobs, UntypedOptions } from "./client/untyped.js";
 export type { WaitFailure, WaitOptions } from "./client/wait.js";
+export type { Stored } from "./contract/stored.js";
 
 // Transactions of the caller's own database client.
 
@@ -156,7 +162,18 @@ export type {
   OutsideSteps,
   ProgramParts,
 } from "./worker/isolate/outside-handler.js";
+export {
+  chain,
+  InvalidMiddleware,
+  type Middleware,
+  type MiddlewareContext,
+  type Next,
+} from "./worker/middleware.js";
+export { logging, type TryOutcome, type TryTiming, timing } from "./worker/observe.js";
 export { type Completed, type HandlerOutcome, skip, snooze, terminate } from "./worker/outcome.js";
+export { type RateLimitOptions, rateLimit } from "./worker/rate-limit.js";
+export { NoHandler, type RouteOptions } from "./worker/route.js";
+export { limitByTag, type TagLimits } from "./worker/tag-limit.js";
 
 // Read and operate.
 
@@ -184,10 +201,13 @@ export {
   type Blocker,
   type EndedState,
   endedStates,
+  type HookName,
   isEnded,
   type Job,
   type JobContext,
   type JobError,
+  type JobSecrets,
+  type JobSignature,
   type JobState,
   jobStates,
   type LogEntry,

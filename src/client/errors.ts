@@ -60,6 +60,18 @@ export class InvalidBlocker extends TaggedError("InvalidBlocker")<{
   readonly reason: "missing" | "cycle";
 }> {}
 
+/** Jobs must be signed here, and the process that creates this one has no private key. */
+export class SignatureRequired extends TaggedError("SignatureRequired")<{
+  readonly message: string;
+  readonly id: string;
+}> {}
+
+/** The signature that was given with a job is not one of its own by a key that counts, or has expired. */
+export class SignatureInvalid extends TaggedError("SignatureInvalid")<{
+  readonly message: string;
+  readonly id: string;
+}> {}
+
 /** There is no job with that id. */
 export class JobNotFound extends TaggedError("JobNotFound")<{
   readonly message: string;

@@ -7,6 +7,7 @@ import type { Engine } from "../engine/engine.js";
 import type { Logger } from "../engine/logger.js";
 import type { Outbox } from "../engine/outbox.js";
 import type { IdSource } from "./ids.js";
+import type { Signing } from "./signing.js";
 import type { Telemetry } from "./telemetry.js";
 
 /** What every part of a running service shares. */
@@ -24,6 +25,8 @@ export interface Runtime {
   readonly telemetry?: Telemetry;
   /** Where creates in transactions of the caller's go, when the store cannot take part in them. */
   readonly outbox?: Outbox;
+  /** The keys that jobs are signed and checked with. */
+  readonly signing?: Signing;
 }
 
 /** Who creates and commands jobs through a runtime. */

@@ -2,12 +2,12 @@
  * Creating jobs by the name of their type: of types that no contract names, with any JSON as the payload,
  * and of the contract's own, whose schema is then applied.
  */
-import type { Result } from "better-result";
+import { Result } from "better-result";
 import { definitionsOf, queueOf, type ServiceContract } from "../contract/definition.js";
 import { resolveSettings } from "../contract/settings.js";
 import type { Json } from "../core/json.js";
 import { nameProblem } from "../core/names.js";
-import { type AsyncResult, refusal } from "./async-result.js";
+import { type AsyncResult, attempt, refusal } from "./async-result.js";
 import type { Client } from "./client.js";
 import type { InsideFailure } from "./create-inside.js";
 import type { CreateOptions } from "./create-options.js";
@@ -101,11 +101,17 @@ export class UntypedJobs {
     const { version, queue, chain = false, ...rest } = options;
     const target = this.#target(type, version, queue);
     if (target instanceof InvalidOption) return refusal<Value, Failure | InvalidOption>(target);
-    const creator = new JobCreator<Json, Json, Json | undefined>(
+    const creator: UntypedCreator = new JobCreator(
       this.#client,
       chain ? { ...target, startsChain: true } : target,
     );
-    return use(creator, rest);
+    const { unnamedLanes } = this.#client;
+    const lane = { type, queue: target.queue, version: target.settings.version };
+    if (target.schema !== null || unnamedLanes.has(lane)) return use(creator, rest);
+    return attempt<Value, Failure | InvalidOption>(async () => {
+      const refused = await unnamedLanes.record(lane);
+      return refused === null ? use(creator, rest) : Result.err(refused);
+    }) as AsyncResult<Value, Failure | InvalidOption>;
   }
 
   #target(

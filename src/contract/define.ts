@@ -9,6 +9,8 @@
  *   }),
  * });
  */
+import type { StandardSchemaV1 } from "@standard-schema/spec";
+import type { Json } from "../core/json.js";
 import { nameProblem } from "../core/names.js";
 import {
   boundJobs,
@@ -21,7 +23,9 @@ import {
   type ServiceContract,
 } from "./definition.js";
 import { InvalidDefinition } from "./errors.js";
+import type { JobHooks } from "./hooks.js";
 import { type JobOptions, resolveSettings } from "./settings.js";
+import type { Stored } from "./stored.js";
 import { checkJobOptions, fail } from "./validate.js";
 
 /** What `defineJob` takes: the schemas, and every option of a job type. */
@@ -50,7 +54,22 @@ export interface JobSpec<
    * Creates must name them, and the handler finds their results under `job.blockers`.
    */
   readonly blockers?: Blockers;
+  /**
+   * What is called around a job. A hook that throws is recorded in the job's history and never changes the outcome.
+   *
+   * @example
+   * hooks: { onFail: (job) => page(`${job.id}: ${job.error?.message}`) }
+   */
+  readonly hooks?: JobHooks<
+    Stored<StandardSchemaV1.InferOutput<NoInfer<Payload>>>,
+    ResultOf<NoInfer<Result>>
+  >;
 }
+
+/** The result that hooks see. */
+type ResultOf<Result> = Result extends Schema
+  ? Stored<StandardSchemaV1.InferOutput<Result>> | undefined
+  : Json | undefined;
 
 /** As `NoInfer`, for an object whose members are looked at one by one, which the compiler cannot do through `NoInfer`. */
 type Given<Types extends NamedTypes> = [Types] extends [infer Same extends NamedTypes]
@@ -75,7 +94,7 @@ export function defineJob<
   Given<Blockers>
 > {
   checkJobOptions(spec);
-  const { payload, result, ...options } = spec;
+  const { payload, result, hooks, ...options } = spec;
   // Every setting is as the options say; only the compiler cannot follow the version and the names through.
   const settings = resolveSettings(options) as JobDefinition<
     Payload,
@@ -84,7 +103,7 @@ export function defineJob<
     Continuations,
     Given<Blockers>
   >["settings"];
-  return { kind: "job", payload, result: result as Result, settings };
+  return { kind: "job", payload, result: result as Result, settings, ...(hooks && { hooks }) };
 }
 
 /**

@@ -2,6 +2,7 @@
  * The shape of a contract: a service and the job types that it names, with their schemas and settings.
  */
 import type { StandardSchemaV1 } from "@standard-schema/spec";
+import type { AnyHooks } from "./hooks.js";
 import type { JobSettings } from "./settings.js";
 
 /** A schema of any library that speaks Standard Schema. */
@@ -23,6 +24,7 @@ export interface JobDefinition<
     readonly continuations: readonly Continuations[];
     readonly blockers?: Blockers;
   };
+  readonly hooks?: AnyHooks;
 }
 
 /** Job types of a service under names of their own. */

@@ -7,6 +7,7 @@ import { nameProblem } from "../core/names.js";
 import { priorityMax, priorityMin } from "../core/order.js";
 import { backoffProblem, delayMaxMs } from "../core/retry.js";
 import { InvalidDefinition } from "./errors.js";
+import { hookNames } from "./hooks.js";
 import { cpuSecondsLimit, memoryMbRange, outputBytesLimit } from "./isolate.js";
 import { isSchema } from "./schema.js";
 import { type JobOptions, jobDefaults } from "./settings.js";
@@ -45,6 +46,7 @@ const jobChecks: Checks = {
   continuations: namesCheck,
   blockers: blockersCheck,
   isolate: () => null,
+  hooks: () => null,
 };
 
 const retryChecks: Checks = {
@@ -80,19 +82,15 @@ const isolateChecks: Checks = {
 
 const retentionChecks: Checks = Object.fromEntries(endedStates.map((state) => [state, keptMs]));
 
+const hookChecks: Checks = Object.fromEntries(hookNames.map((name) => [name, functionCheck]));
+
 /** Options that later versions will know. */
-const laterOptions: ReadonlySet<string> = new Set([
-  "hooks",
-  "onStart",
-  "onSuccess",
-  "onFail",
-  "onEnd",
-  "sign",
-  "secret",
-]);
+const laterOptions: ReadonlySet<string> = new Set(["sign", "secret"]);
 
 /** Throws `InvalidDefinition` for the first option that cannot work. */
-export function checkJobOptions(options: JobOptions & { readonly payload: unknown }): void {
+export function checkJobOptions(
+  options: JobOptions & { readonly payload: unknown; readonly hooks?: object },
+): void {
   checkMembers("", options, jobChecks);
   if (options.payload === undefined)
     fail("payload", "is missing; give a schema, such as z.object({ … })");
@@ -102,6 +100,7 @@ export function checkJobOptions(options: JobOptions & { readonly payload: unknow
     checkMembers("retention", options.retention, retentionChecks);
   if (options.isolate !== undefined && options.isolate !== true)
     checkMembers("isolate", options.isolate, isolateChecks);
+  if (options.hooks !== undefined) checkMembers("hooks", options.hooks, hookChecks);
   checkKeyConcurrency(options);
 }
 
@@ -219,6 +218,10 @@ function whole(least: number, most: number): Check {
       most === Number.MAX_SAFE_INTEGER ? `of ${least} or more` : `from ${least} to ${most}`;
     return `is ${String(value)}; it must be a whole number ${range}`;
   };
+}
+
+function functionCheck(value: unknown): string | null {
+  return typeof value === "function" ? null : "must be a function";
 }
 
 function yesOrNo(value: unknown): string | null {

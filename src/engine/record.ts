@@ -51,6 +51,11 @@ export const recordId = {
   cancels: (service: string) => `cancel/${service}/`,
   contract: (service: string) => `contract/${service}`,
   contracts: "contract/",
+  lane: (service: string, queue: string, type: string, typeVersion: number) =>
+    `lane/${service}/${queue}/${type}@${typeVersion}`,
+  lanes: (service: string) => `lane/${service}/`,
+  rate: (service: string, hash: string) => `rate/${service}/${hash}`,
+  places: (service: string, hash: string) => `places/${service}/${hash}`,
   cursor: (name: string) => `cursor/${name}`,
   token: (id: string) => `token/${id}`,
   tokens: "token/",

@@ -8,9 +8,10 @@ import type { ServiceContract } from "../contract/definition.js";
 import { recordId } from "../engine/record.js";
 import { honourCancels } from "./canceller.js";
 import type { DutyDone, DutyRound } from "./duty.js";
+import { EndHooks } from "./end-hooks.js";
 import { expireOverdue } from "./janitor.js";
 import { Leadership } from "./leadership.js";
-import { discardUnkept, prune, type RetentionRules, retentionRules } from "./pruner.js";
+import { discardUnkept, prune, type Retention, retentionRules } from "./pruner.js";
 import { reap } from "./reaper.js";
 import { resolve } from "./resolver.js";
 import { Tickets } from "./tickets.js";
@@ -69,9 +70,10 @@ export function createKeeper(options: KeeperOptions): Keeper {
 class ServiceKeeper implements Keeper {
   readonly #runtime: Runtime;
   readonly #timings: Required<KeeperTimings>;
-  readonly #rules: RetentionRules;
+  readonly #retention: Retention;
   readonly #leadership: Leadership;
   readonly #tickets: Tickets;
+  readonly #endHooks: EndHooks;
   #isStopped = false;
   #isFailing = false;
   #pruneAt = Number.NEGATIVE_INFINITY;
@@ -86,7 +88,10 @@ class ServiceKeeper implements Keeper {
   constructor({ runtime, contract, ...timings }: KeeperOptions) {
     this.#runtime = runtime;
     this.#timings = { ...keeperDefaults, ...timings };
-    this.#rules = retentionRules(contract);
+    this.#retention = {
+      rules: retentionRules(contract),
+      mayGoUntil: (type) => this.#endHooks.doneUntil(type),
+    };
     const { ttlMs, renewMs } = this.#timings;
     this.#leadership = new Leadership({
       runtime,
@@ -97,8 +102,10 @@ class ServiceKeeper implements Keeper {
       onGained: () => {
         this.#schedule(0);
         this.#tickets.start();
+        this.#endHooks.start(this.#mayGoOn);
       },
     });
+    this.#endHooks = new EndHooks(runtime, contract);
     this.#tickets = new Tickets(runtime, this.#mayGoOn);
   }
 
@@ -109,7 +116,7 @@ class ServiceKeeper implements Keeper {
   async start(): Promise<void> {
     if (this.#isStopped) throw new Error("The keeper was stopped; make a new one.");
     this.#stopHints ??= this.#runtime.engine.wake("ended", () => this.#onEnded());
-    this.#started ??= this.#leadership.start();
+    this.#started ??= this.#endHooks.establish().then(() => this.#leadership.start());
     await this.#started;
   }
 
@@ -120,7 +127,11 @@ class ServiceKeeper implements Keeper {
 
   tick(): Promise<void> {
     const round = { runtime: this.#runtime, mayGoOn: () => true };
-    return this.#oneAtATime(() => this.#duties(round, true).then(() => {}));
+    return this.#oneAtATime(async () => {
+      await this.#endHooks.round();
+      await this.#duties(round, true);
+      await this.#endHooks.round();
+    });
   }
 
   async #stop(): Promise<void> {
@@ -129,6 +140,7 @@ class ServiceKeeper implements Keeper {
     this.#callOffResolve?.();
     this.#stopHints?.();
     await this.#tickets.stop();
+    await this.#endHooks.stop();
     await this.#round;
     await this.#leadership.stop();
   }
@@ -173,7 +185,10 @@ class ServiceKeeper implements Keeper {
   /** One round as the leader. Who leads no longer stops here, until leadership is gained again. */
   async #lead(): Promise<void> {
     const mayGoOn = this.#mayGoOn;
-    if (!mayGoOn()) return;
+    if (!mayGoOn()) {
+      this.#endHooks.pause();
+      return;
+    }
     const { clock, logger } = this.#runtime;
     try {
       const prunes = clock.monotonic() >= this.#pruneAt;
@@ -194,12 +209,12 @@ class ServiceKeeper implements Keeper {
       reap(round),
       expireOverdue(round),
       resolve(round),
-      discardUnkept(round, this.#rules),
+      discardUnkept(round, this.#retention),
       this.#tickets.tend(),
       honourCancels(round),
     ]);
     if (!prunes) return { changed: 0, isFull: false };
-    return await prune(round, this.#rules, this.#timings.tombstoneMs);
+    return await prune(round, this.#retention, this.#timings.tombstoneMs);
   }
 
   #oneAtATime(work: () => Promise<void>): Promise<void> {

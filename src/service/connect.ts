@@ -14,6 +14,7 @@ import {
   stringProblem,
   whole,
 } from "../client/option-checks.js";
+import { Signing, type SigningOptions } from "../client/signing.js";
 import { openTelemetryTrace } from "../client/trace.js";
 import type { TransactionSource } from "../client/transactions/source.js";
 import type { JobEntries, ServiceContract } from "../contract/definition.js";
@@ -58,6 +59,8 @@ export interface ConnectOptions<Tx = undefined> {
    * tells it. It stands for those changes and no others, so that it does no harm when it stays.
    */
   readonly acceptMigration?: string;
+  /** Keys that jobs are signed with, and those whose jobs this process runs. */
+  readonly signing?: SigningOptions;
   /** Where the runtime says what it does; it is silent by default. */
   readonly logger?: Logger;
   readonly clock?: Clock;
@@ -81,6 +84,7 @@ export async function connect<Entries extends JobEntries, Tx = undefined>(
   const { clock = systemClock, logger = silentLogger, url = defaultUrl, keeper = true } = options;
   const ids = options.ids ?? (clock === systemClock ? systemIds : createIds(() => clock.now()));
   const instance = options.instance ?? defaultInstance(ids);
+  const signing = options.signing && new Signing(options.signing);
   const engine = options.engine ?? (await openEngine(url, { clock, logger }));
   const ownsEngine = options.engine === undefined;
   let outbox: Outbox | undefined;
@@ -101,6 +105,7 @@ export async function connect<Entries extends JobEntries, Tx = undefined>(
       ...names,
       ...(telemetry && { telemetry }),
       ...(outbox && { outbox }),
+      ...(signing && { signing }),
     };
     const client = createClient(runtime, contract, await openTelemetryTrace());
     return new Service<Entries, Tx>(client, contract, {
@@ -134,6 +139,7 @@ const connectChecks: { readonly [Name in keyof ConnectOptions]-?: OptionCheck } 
   transactions: membersProblem("run"),
   outbox: stringProblem,
   acceptMigration: stringProblem,
+  signing: (value) => (isObject(value) ? null : "It must be an object with sign and verify."),
   logger: membersProblem("info", "warn", "error"),
   clock: membersProblem("now", "monotonic", "after"),
   ids: membersProblem("jobId", "eventId", "randomHex"),

@@ -2,6 +2,7 @@
  * Discards ended jobs of types that keep nothing of their state, right after they were settled.
  */
 import type { Runtime } from "../client/runtime.js";
+import { hasEndHooks } from "../contract/hooks.js";
 import { decide } from "../core/decide.js";
 import type { JobEvent } from "../core/event.js";
 import { evolve } from "../core/evolve.js";
@@ -16,6 +17,8 @@ export function removalOf(
   { ids, instance, engine }: Runtime,
 ): Change | undefined {
   if (!isEnded(event.state) || hold.lane.settings.retention[event.state] !== 0) return undefined;
+  // The keeper calls the hooks of its end, and removes it afterwards.
+  if (hasEndHooks(hold.lane.bound.definition.hooks)) return undefined;
   const ended = evolve(job, event).job;
   const origin = { eventId: ids.eventId(), actor: `worker:${instance}` } as const;
   const command = { command: "delete", reason: "retention", ...origin } as const;
