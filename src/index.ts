@@ -8,12 +8,19 @@
 // Define: job types, services, and what their options may be.
 
 export type { AcceptedContract, ContractStanding } from "./contract/acceptance.js";
-export { defineJob, defineService, type JobSpec, versions } from "./contract/define.js";
+export {
+  defineJob,
+  defineService,
+  type JobSpec,
+  type ServiceOptions,
+  versions,
+} from "./contract/define.js";
 export type {
   JobDefinition,
   JobEntries,
   JobEntry,
   JobVersions,
+  ScheduleDefinition,
   Schema,
   ServiceContract,
 } from "./contract/definition.js";
@@ -26,6 +33,13 @@ export {
 export { InvalidDefinition } from "./contract/errors.js";
 export { type JobManifest, type Manifest, manifest } from "./contract/manifest.js";
 export type { SchemaIssue } from "./contract/schema.js";
+export {
+  type ScheduleInput,
+  type ScheduleOptions,
+  type ScheduleSpec,
+  scheduleFields,
+  schedulesMax,
+} from "./contract/schedules.js";
 export type {
   JobOptions,
   JobSettings,
@@ -86,6 +100,9 @@ export {
   JobNotEnqueued,
   JobNotFound,
   MigrationNotAccepted,
+  ScheduleDeclared,
+  ScheduleExists,
+  ScheduleNotFound,
   WaitAborted,
   WaitTimeout,
 } from "./client/errors.js";
@@ -148,6 +165,8 @@ export { type Completed, type HandlerOutcome, skip, snooze, terminate } from "./
 export type { PresentType, WorkerPresence, WorkerRow } from "./client/presence.js";
 export type { Keys, Queues } from "./client/queues.js";
 export type { JobDetails, KeyAsk, PageAsk, ReadFilter, Reads } from "./client/reads.js";
+export type { CreateScheduleFailure, Schedule, Schedules } from "./client/schedules.js";
+export type { SkipReason } from "./client/stored-schedule.js";
 export type {
   BlockerRow,
   ChainRow,
@@ -181,6 +200,7 @@ export {
   type WhenFull,
 } from "./core/job.js";
 export type { Json } from "./core/json.js";
+export type { CatchUp, Overlap, ScheduleTiming } from "./core/schedule.js";
 export type { OpenBlocker, Why } from "./core/why.js";
 
 // The store, and what a service may be given in place of the system's own.

@@ -118,6 +118,24 @@ export class MigrationNotAccepted extends TaggedError("MigrationNotAccepted")<{
   readonly changes: readonly ContractChange[];
 }> {}
 
+/** A schedule of that name exists. */
+export class ScheduleExists extends TaggedError("ScheduleExists")<{
+  readonly message: string;
+  readonly name: string;
+}> {}
+
+/** There is no schedule of that name. */
+export class ScheduleNotFound extends TaggedError("ScheduleNotFound")<{
+  readonly message: string;
+  readonly name: string;
+}> {}
+
+/** The contract declares the schedule, and would make it again. */
+export class ScheduleDeclared extends TaggedError("ScheduleDeclared")<{
+  readonly message: string;
+  readonly name: string;
+}> {}
+
 /** The error of a chain that does not exist. */
 export function chainNotFound(id: string): JobNotFound {
   return new JobNotFound({ id, message: `There is no chain ${id}; it may have been deleted.` });

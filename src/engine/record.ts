@@ -1,6 +1,6 @@
 /**
  * Records: small versioned documents for everything that is not a job
- * (pauses, leadership, idempotency windows, presence, accepted contracts, cancels that wait). Their ids are made here and nowhere else.
+ * (pauses, leadership, idempotency windows, presence, accepted contracts, cancels that wait, schedules). Their ids are made here and nowhere else.
  */
 import type { Json } from "../core/json.js";
 
@@ -45,5 +45,6 @@ export const recordId = {
   cancel: (service: string, jobId: string) => `cancel/${service}/${jobId}`,
   cancels: (service: string) => `cancel/${service}/`,
   contract: (service: string) => `contract/${service}`,
-  cursor: (name: string) => `cursor/${name}`,
+  schedule: (service: string, name: string) => `schedule/${service}/${name}`,
+  schedules: (service: string) => `schedule/${service}/`,
 } as const;

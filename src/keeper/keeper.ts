@@ -3,6 +3,7 @@
  * one and one of them leads. It is never on the path of a claim or a settlement: while none runs,
  * what waits for it waits.
  */
+import { createClient } from "../client/client.js";
 import type { Runtime } from "../client/runtime.js";
 import type { ServiceContract } from "../contract/definition.js";
 import { recordId } from "../engine/record.js";
@@ -13,6 +14,7 @@ import { Leadership } from "./leadership.js";
 import { discardUnkept, prune, type RetentionRules, retentionRules } from "./pruner.js";
 import { reap } from "./reaper.js";
 import { resolve } from "./resolver.js";
+import { Scheduler } from "./scheduler.js";
 import { Tickets } from "./tickets.js";
 
 /** How often a keeper does what. */
@@ -21,7 +23,7 @@ export interface KeeperTimings {
   readonly ttlMs?: number;
   /** How often a leader renews its leadership. */
   readonly renewMs?: number;
-  /** How often lapsed leases, deadlines and blocked jobs are looked for, and the outbox is looked into. */
+  /** How often lapsed leases, deadlines, blocked jobs and schedules are looked for, and the outbox is looked into. */
   readonly tickMs?: number;
   /** How soon after another the ends of jobs make the keeper look for jobs that waited for them. */
   readonly resolveMs?: number;
@@ -72,6 +74,7 @@ class ServiceKeeper implements Keeper {
   readonly #rules: RetentionRules;
   readonly #leadership: Leadership;
   readonly #tickets: Tickets;
+  readonly #scheduler: Scheduler;
   #isStopped = false;
   #isFailing = false;
   #pruneAt = Number.NEGATIVE_INFINITY;
@@ -97,9 +100,12 @@ class ServiceKeeper implements Keeper {
       onGained: () => {
         this.#schedule(0);
         this.#tickets.start();
+        this.#scheduler.start();
       },
     });
     this.#tickets = new Tickets(runtime, this.#mayGoOn);
+    const client = createClient(runtime, contract);
+    this.#scheduler = new Scheduler(client, this.#timings.tickMs, this.#mayGoOn);
   }
 
   get isLeader(): boolean {
@@ -120,7 +126,10 @@ class ServiceKeeper implements Keeper {
 
   tick(): Promise<void> {
     const round = { runtime: this.#runtime, mayGoOn: () => true };
-    return this.#oneAtATime(() => this.#duties(round, true).then(() => {}));
+    return this.#oneAtATime(async () => {
+      await this.#scheduler.fire(round.mayGoOn);
+      await this.#duties(round, true);
+    });
   }
 
   async #stop(): Promise<void> {
@@ -129,6 +138,7 @@ class ServiceKeeper implements Keeper {
     this.#callOffResolve?.();
     this.#stopHints?.();
     await this.#tickets.stop();
+    await this.#scheduler.stop();
     await this.#round;
     await this.#leadership.stop();
   }
