@@ -32,7 +32,6 @@ export {
 } from "./contract/diff.js";
 export { InvalidDefinition } from "./contract/errors.js";
 export { type JobManifest, type Manifest, manifest } from "./contract/manifest.js";
-export type { SchemaIssue } from "./contract/schema.js";
 export {
   type ScheduleInput,
   type ScheduleOptions,
@@ -40,6 +39,7 @@ export {
   scheduleFields,
   schedulesMax,
 } from "./contract/schedules.js";
+export type { SchemaIssue } from "./contract/schema.js";
 export type {
   JobOptions,
   JobSettings,

@@ -121,19 +121,19 @@ export class MigrationNotAccepted extends TaggedError("MigrationNotAccepted")<{
 /** A schedule of that name exists. */
 export class ScheduleExists extends TaggedError("ScheduleExists")<{
   readonly message: string;
-  readonly name: string;
+  readonly schedule: string;
 }> {}
 
 /** There is no schedule of that name. */
 export class ScheduleNotFound extends TaggedError("ScheduleNotFound")<{
   readonly message: string;
-  readonly name: string;
+  readonly schedule: string;
 }> {}
 
 /** The contract declares the schedule, and would make it again. */
 export class ScheduleDeclared extends TaggedError("ScheduleDeclared")<{
   readonly message: string;
-  readonly name: string;
+  readonly schedule: string;
 }> {}
 
 /** The error of a chain that does not exist. */

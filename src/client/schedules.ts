@@ -6,16 +6,15 @@ import { Result } from "better-result";
 import { cronReader } from "../contract/cron.js";
 import type { ScheduleDefinition, ServiceContract } from "../contract/definition.js";
 import { InvalidDefinition } from "../contract/errors.js";
-import { validate } from "../contract/schema.js";
 import { resolveSchedule, type ScheduleInput, schedulesMax } from "../contract/schedules.js";
-import { type Json, jsonText } from "../core/json.js";
+import type { Json } from "../core/json.js";
 import { nameProblem } from "../core/names.js";
 import { type CatchUp, nextInstant, type Overlap } from "../core/schedule.js";
-import { StoreBusy, type StoreError } from "../engine/errors.js";
+import type { StoreError } from "../engine/errors.js";
 import { pageMax } from "../engine/query.js";
-import { recordId } from "../engine/record.js";
 import { type AsyncResult, attempt, refusal } from "./async-result.js";
 import type { Client } from "./client.js";
+import { checkSchedule } from "./declared-schedules.js";
 import {
   InvalidOption,
   type InvalidPayload,
@@ -26,23 +25,19 @@ import {
 import { type CreateFailure, JobCreator } from "./job-creator.js";
 import type { JobRef } from "./job-ref.js";
 import { optionProblem, whole } from "./option-checks.js";
-import { invalidPayload } from "./prepare.js";
 import { firedOptions, scheduleTarget } from "./schedule-jobs.js";
 import {
-  type CheckedSchedule,
-  changedSchedule,
-  declaredHash,
+  findSchedule,
+  listSchedules,
   newSchedule,
   type PlacedSchedule,
-  readSchedule,
+  removeSchedule,
   type SkipReason,
   type StoredSchedule,
+  scheduleBusy,
   scheduleWrite,
+  scheduleWritesMax,
 } from "./stored-schedule.js";
-import { targetOf } from "./untyped.js";
-
-/** How often a schedule is written when others write it at the same time. */
-const writesMax = 20;
 
 /** How many instants `next` gives unless it is asked for more. */
 const nextDefault = 5;
@@ -104,23 +99,24 @@ export class Schedules {
       const { engine, service } = this.#client.runtime;
       const definition = definitionOf(name, spec);
       if (definition instanceof InvalidOption) return Result.err(definition);
-      const checked = await this.#check(name, definition);
+      const checked = await checkSchedule(this.#contract, name, definition);
       if (checked instanceof Error) return Result.err(checked);
       const schedule = newSchedule(checked, "caller", engine.now());
       if (nextInstant(schedule.timing, schedule.createdAt, cronReader) === null)
         return Result.err(inThePast());
-      if ((await this.#placed()).length >= schedulesMax) return Result.err(tooMany());
+      if ((await listSchedules(this.#client.runtime)).length >= schedulesMax)
+        return Result.err(tooMany());
       const [outcome] = await engine.swap([scheduleWrite(service, schedule, 0)]);
       if (outcome?.swapped) return Result.ok(this.#view(schedule));
       const message = `A schedule ${name} exists already; choose another name, or delete it first.`;
-      return Result.err(new ScheduleExists({ name, message }));
+      return Result.err(new ScheduleExists({ schedule: name, message }));
     });
   }
 
   /** All schedules, in the order of their names. */
   list(): AsyncResult<readonly Schedule[], StoreError> {
     return attempt(async () => {
-      const placed = await this.#placed();
+      const placed = await listSchedules(this.#client.runtime);
       return Result.ok(placed.map(({ schedule }) => this.#view(schedule)));
     });
   }
@@ -146,7 +142,7 @@ export class Schedules {
   /** Creates a job as the schedule would, now. Its instants go on as if nothing had happened. */
   run(name: string): AsyncResult<JobRef, CreateFailure | ScheduleNotFound> {
     return attempt<JobRef, CreateFailure | ScheduleNotFound>(async () => {
-      const found = await this.#read(name);
+      const found = await findSchedule(this.#client.runtime, name);
       if (found === null) return Result.err(notFound(name));
       const { schedule } = found;
       const { engine } = this.#client.runtime;
@@ -178,99 +174,28 @@ export class Schedules {
   /** Removes a schedule; jobs that it has made stay. One that the contract declares is removed there. */
   delete(name: string): AsyncResult<void, ScheduleDeclared | ScheduleNotFound | StoreError> {
     return attempt<void, ScheduleDeclared | ScheduleNotFound>(async () => {
-      const found = await this.#read(name);
+      const found = await findSchedule(this.#client.runtime, name);
       if (found === null) return Result.err(notFound(name));
       if (found.schedule.origin === "contract") return Result.err(declaredElsewhere(name));
-      await this.#remove(name);
+      await removeSchedule(this.#client.runtime, name);
       return Result.ok();
     });
-  }
-
-  /**
-   * Makes the stored schedules those that the contract declares: new ones are made, changed ones changed, and those that it
-   * does not declare any more removed. What callers have made is left alone. `service.start` does it. Throws
-   * `InvalidDefinition` for a payload that does not fit its job type.
-   */
-  async takeUp(): Promise<void> {
-    const declared = this.#contract.schedules ?? {};
-    const placed = await this.#placed();
-    for (const { schedule } of placed) {
-      const isGone = schedule.origin === "contract" && !Object.hasOwn(declared, schedule.name);
-      if (isGone) await this.#remove(schedule.name);
-    }
-    for (const [name, definition] of Object.entries(declared)) {
-      const checked = await this.#check(name, definition);
-      if (checked instanceof Error)
-        throw new InvalidDefinition({ field: `schedules.${name}`, message: checked.message });
-      await this.#declare(checked);
-    }
-  }
-
-  async #declare(checked: CheckedSchedule): Promise<void> {
-    const { engine, service, logger } = this.#client.runtime;
-    const { name, definition } = checked;
-    for (let writes = 0; writes < writesMax; writes++) {
-      const found = await this.#read(name);
-      if (found?.schedule.origin === "caller") {
-        const message = "A schedule of this name was made by a caller; the declared one is left out.";
-        logger.warn({ service, schedule: name }, message);
-        return;
-      }
-      if (found?.schedule.declared === declaredHash(definition)) return;
-      const now = engine.now();
-      const schedule =
-        found === null
-          ? newSchedule(checked, "contract", now)
-          : changedSchedule(found.schedule, checked, now);
-      const write = scheduleWrite(service, schedule, found?.version ?? 0);
-      const [outcome] = await engine.swap([write]);
-      if (outcome?.swapped) return;
-    }
-    throw this.#busy(name);
-  }
-
-  /** Finds the type of a schedule and checks its payload. */
-  async #check(
-    name: string,
-    definition: ScheduleDefinition,
-  ): Promise<CheckedSchedule | InvalidOption | InvalidPayload> {
-    const { type, version, payload } = definition;
-    const target = targetOf(this.#contract, type, version, undefined);
-    if (target instanceof InvalidOption) return target;
-    const { schema, settings, queue } = target;
-    const result =
-      schema === null ? { ok: true as const, value: payload } : await validate(schema, payload);
-    if (!result.ok) return invalidPayload(type, result.issues);
-    const text = jsonText(result.value);
-    if (!text.ok) return invalidPayload(type, [text.problem]);
-    const stored = JSON.parse(text.text) as Json;
-    return { name, definition, version: settings.version, queue, payload: stored };
   }
 
   #change(name: string, change: (schedule: StoredSchedule) => StoredSchedule): Found<Schedule> {
     return this.#with(name, async (first) => {
       const { engine, service } = this.#client.runtime;
       let found: PlacedSchedule | null = first;
-      for (let writes = 0; writes < writesMax && found !== null; writes++) {
+      for (let writes = 0; writes < scheduleWritesMax && found !== null; writes++) {
         const schedule = change(found.schedule);
         const [outcome] = await engine.swap([scheduleWrite(service, schedule, found.version)]);
         if (outcome?.swapped) return Result.ok(this.#view(schedule));
-        found = await this.#read(name);
+        found = await findSchedule(this.#client.runtime, name);
       }
-      return found === null ? Result.err(notFound(name)) : Result.err(this.#busy(name));
+      return found === null
+        ? Result.err(notFound(name))
+        : Result.err(scheduleBusy(this.#client.runtime, name));
     });
-  }
-
-  async #remove(name: string): Promise<void> {
-    const { engine, service } = this.#client.runtime;
-    const id = recordId.schedule(service, name);
-    for (let writes = 0; writes < writesMax; writes++) {
-      const found = await this.#read(name);
-      if (found === null) return;
-      const [outcome] = await engine.swap([{ id, expect: found.version, body: null }]);
-      if (outcome?.swapped) return;
-    }
-    throw this.#busy(name);
   }
 
   #with<Value, Failure extends Error = never>(
@@ -278,22 +203,9 @@ export class Schedules {
     use: (found: PlacedSchedule) => Promise<Result<Value, Failure | ScheduleNotFound | StoreError>>,
   ): AsyncResult<Value, Failure | ScheduleNotFound | StoreError> {
     return attempt<Value, Failure | ScheduleNotFound | StoreError>(async () => {
-      const found = await this.#read(name);
+      const found = await findSchedule(this.#client.runtime, name);
       return found === null ? Result.err(notFound(name)) : use(found);
     });
-  }
-
-  async #read(name: string): Promise<PlacedSchedule | null> {
-    const { engine, service } = this.#client.runtime;
-    const [record] = await engine.records([recordId.schedule(service, name)]);
-    return record ? readSchedule(record) : null;
-  }
-
-  async #placed(): Promise<readonly PlacedSchedule[]> {
-    const { engine, service } = this.#client.runtime;
-    const ask = { prefix: recordId.schedules(service), limit: schedulesMax };
-    const records = await engine.query("records", ask);
-    return records.flatMap((record) => readSchedule(record) ?? []);
   }
 
   #nextAt({ timing, decidedUntil }: StoredSchedule): number | null {
@@ -314,11 +226,6 @@ export class Schedules {
       case "at":
         return { service, ...shown, at: timing.at, nextAt };
     }
-  }
-
-  #busy(name: string): StoreBusy {
-    const { url } = this.#client.runtime.engine;
-    return new StoreBusy({ url, message: `The schedule ${name} kept changing; try again.` });
   }
 }
 
@@ -344,10 +251,10 @@ function tooMany(): InvalidOption {
 }
 
 function notFound(name: string): ScheduleNotFound {
-  return new ScheduleNotFound({ name, message: `There is no schedule ${name}.` });
+  return new ScheduleNotFound({ schedule: name, message: `There is no schedule ${name}.` });
 }
 
 function declaredElsewhere(name: string): ScheduleDeclared {
   const message = `The contract declares the schedule ${name}; remove it there, or pause it.`;
-  return new ScheduleDeclared({ name, message });
+  return new ScheduleDeclared({ schedule: name, message });
 }

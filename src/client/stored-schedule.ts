@@ -2,12 +2,18 @@
  * A schedule as its record holds it: what it creates and when, and up to where it has been decided about.
  */
 import type { ScheduleDefinition } from "../contract/definition.js";
+import { schedulesMax } from "../contract/schedules.js";
 import { canonicalHash, type Json } from "../core/json.js";
 import type { CatchUp, Overlap, ScheduleTiming } from "../core/schedule.js";
+import { StoreBusy } from "../engine/errors.js";
 import { recordId, type StoredRecord } from "../engine/record.js";
+import type { Runtime } from "./runtime.js";
 
 /** The version of what is stored. */
 const formatVersion = 1;
+
+/** How often a schedule is written when others write it at the same time. */
+export const scheduleWritesMax = 20;
 
 /**
  * Why an instant made no job: nobody was there, the last job had not ended, the job's key was full, or the payload lacks
@@ -109,11 +115,49 @@ export function declaredHash(definition: ScheduleDefinition): string {
 }
 
 /** Reads a schedule. A record of another version may have another shape; it is left alone and not misread. */
-export function readSchedule(record: StoredRecord): PlacedSchedule | null {
+function readSchedule(record: StoredRecord): PlacedSchedule | null {
   const { body, version } = record;
   const isKnown = typeof body === "object" && body !== null && "format" in body;
   if (!isKnown || body.format !== formatVersion) return null;
   return { schedule: body as unknown as StoredSchedule, version };
+}
+
+/** One schedule of the runtime's service. */
+export async function findSchedule(
+  { engine, service }: Runtime,
+  name: string,
+): Promise<PlacedSchedule | null> {
+  const [record] = await engine.records([recordId.schedule(service, name)]);
+  return record ? readSchedule(record) : null;
+}
+
+/** All schedules of the runtime's service, in the order of their names. */
+export async function listSchedules({
+  engine,
+  service,
+}: Runtime): Promise<readonly PlacedSchedule[]> {
+  const ask = { prefix: recordId.schedules(service), limit: schedulesMax };
+  const records = await engine.query("records", ask);
+  return records.flatMap((record) => readSchedule(record) ?? []);
+}
+
+/** Removes a schedule, whoever changes it meanwhile. */
+export async function removeSchedule(runtime: Runtime, name: string): Promise<void> {
+  const { engine, service } = runtime;
+  const id = recordId.schedule(service, name);
+  for (let writes = 0; writes < scheduleWritesMax; writes++) {
+    const found = await findSchedule(runtime, name);
+    if (found === null) return;
+    const [outcome] = await engine.swap([{ id, expect: found.version, body: null }]);
+    if (outcome?.swapped) return;
+  }
+  throw scheduleBusy(runtime, name);
+}
+
+/** The error of a schedule that others keep changing. */
+export function scheduleBusy({ engine }: Runtime, name: string): StoreBusy {
+  const message = `The schedule ${name} kept changing; try again.`;
+  return new StoreBusy({ url: engine.url, message });
 }
 
 /** The write that puts a schedule in the place of the one that was read; version 0 means that there was none. */

@@ -43,7 +43,7 @@ export const missedAfterMs = 60_000;
 export const everyMinMs = 100;
 
 /** The most instants that can come within `missedAfterMs`. */
-const onTimeMax = missedAfterMs / everyMinMs;
+const onTimeMax = missedAfterMs / everyMinMs + 1;
 
 /** What of a schedule decides about its instants. */
 export interface ScheduleClockwork {
@@ -118,13 +118,18 @@ export function planDue(
   cron: CronReader,
 ): DuePlan | null {
   const lateUntil = Math.max(decidedUntil, now - missedAfterMs);
-  const onTime = instantsBetween(timing, lateUntil, now, cron);
+  const onTime = instantsBetween(timing, lateUntil, now, onTimeMax, cron);
   // One more than are fired shows whether there are any that are not.
-  const wanted = catchUp === "all" ? catchUpMax + 1 : 1;
   const late =
     lateUntil === decidedUntil
       ? []
-      : instantsBefore(timing, lateUntil + 1, wanted, cron).filter((at) => at > decidedUntil);
+      : newestBetween(
+          timing,
+          decidedUntil,
+          lateUntil,
+          catchUp === "all" ? catchUpMax + 1 : 1,
+          cron,
+        );
   const newest = onTime.at(-1) ?? late.at(-1);
   if (newest === undefined) return null;
   if (late.length === 0) return { fire: onTime, missed: null, until: newest };
@@ -141,15 +146,30 @@ export function planDue(
   }
 }
 
+/** The newest instants after one time, up to another, at most so many, oldest first. */
+function newestBetween(
+  timing: ScheduleTiming,
+  after: number,
+  until: number,
+  count: number,
+  cron: CronReader,
+): readonly number[] {
+  // There are few, most of the time, and looking ahead finds them faster than looking back finds as many as there may be.
+  const first = instantsBetween(timing, after, until, count, cron);
+  if (first.length < count) return first;
+  return instantsBefore(timing, until + 1, count, cron);
+}
+
 function instantsBetween(
   timing: ScheduleTiming,
   after: number,
   until: number,
+  count: number,
   cron: CronReader,
 ): readonly number[] {
   const instants: number[] = [];
   let at = nextInstant(timing, after, cron);
-  while (at !== null && at <= until && instants.length <= onTimeMax) {
+  while (at !== null && at <= until && instants.length < count) {
     instants.push(at);
     at = nextInstant(timing, at, cron);
   }

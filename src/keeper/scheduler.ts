@@ -7,19 +7,17 @@ import type { Client } from "../client/client.js";
 import { prepareCreate } from "../client/prepare.js";
 import { firedOptions, scheduleTarget } from "../client/schedule-jobs.js";
 import {
+  listSchedules,
   type PlacedSchedule,
-  readSchedule,
   type SkipReason,
   type StoredSchedule,
   scheduleWrite,
 } from "../client/stored-schedule.js";
 import { createChange } from "../client/submit.js";
 import { cronReader } from "../contract/cron.js";
-import { schedulesMax } from "../contract/schedules.js";
 import { isEnded } from "../core/job.js";
 import { nextInstant, planDue, scheduledJobId } from "../core/schedule.js";
 import type { AppendOutcome } from "../engine/engine.js";
-import { recordId } from "../engine/record.js";
 
 /** How many schedules are fired at once. */
 const firedTogetherMax = 50;
@@ -59,10 +57,7 @@ export class Scheduler {
 
   /** Fires what has come due. Gives when the next instant comes, as far as is known now; `null` when none does. */
   async fire(mayGoOn: () => boolean = this.#mayGoOn): Promise<number | null> {
-    const { engine, service } = this.#client.runtime;
-    const ask = { prefix: recordId.schedules(service), limit: schedulesMax };
-    const records = await engine.query("records", ask);
-    const placed = records.flatMap((record) => readSchedule(record) ?? []);
+    const placed = await listSchedules(this.#client.runtime);
     const enabled = placed.filter(({ schedule }) => schedule.enabled);
     let nextAt: number | null = null;
     for (let start = 0; start < enabled.length && mayGoOn(); start += firedTogetherMax) {
@@ -82,7 +77,8 @@ export class Scheduler {
       if (nextAt !== null) delayMs = Math.min(Math.max(nextAt - engine.now(), 0), delayMs);
       this.#isFailing = false;
     } catch (error) {
-      if (!this.#isFailing) logger.error({ error }, "Schedules could not be fired; it is tried again.");
+      if (!this.#isFailing)
+        logger.error({ error }, "Schedules could not be fired; it is tried again.");
       this.#isFailing = true;
     }
     if (!this.#isStopped) this.#callOff = clock.after(delayMs, () => this.start());

@@ -4,6 +4,7 @@
  */
 import type { Client } from "../client/client.js";
 import { ContractState } from "../client/contract.js";
+import { takeUpSchedules } from "../client/declared-schedules.js";
 import { JobRef } from "../client/job-ref.js";
 import { keepAlive } from "../client/keep-alive.js";
 import { Keys, Queues } from "../client/queues.js";
@@ -184,7 +185,7 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
     const { runtime } = this.#client;
     const { concurrency, graceMs, keeper, transactions, acceptMigration } = this.#settings;
     // Who runs an earlier contract leaves the schedules of the accepted one as they are.
-    if (await this.contract.takeUp(acceptMigration)) await this.schedules.takeUp();
+    if (await this.contract.takeUp(acceptMigration)) await takeUpSchedules(runtime, this.#contract);
     const jobs = [...this.#handlers.values()];
     if (jobs.length > 0) {
       this.#worker = createWorker({

@@ -2,59 +2,62 @@
 
 const minuteMs = 60_000;
 
-/** The wall clock of a zone at a time: minute, hour, day, month and weekday. */
-export function wallClock(timeZone: string) {
-  const format = new Intl.DateTimeFormat("en-US", {
-    timeZone,
-    hourCycle: "h23",
-    minute: "numeric",
-    hour: "numeric",
-    day: "numeric",
-    month: "numeric",
-    weekday: "short",
-  });
-  const weekdays = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
-  return (at: number) => {
-    const parts = Object.fromEntries(
-      format.formatToParts(at).map(({ type, value }) => [type, value]),
-    );
-    return {
-      minute: Number(parts.minute),
-      hour: Number(parts.hour),
-      day: Number(parts.day),
-      month: Number(parts.month),
-      weekday: weekdays.indexOf(parts.weekday ?? ""),
-    };
-  };
+/** Clocks are moved at full and half hours, so that between them the platform need not be asked. */
+const askedMs = 30 * minuteMs;
+
+/** What the wall clock of a zone shows. */
+export interface WallClock {
+  readonly minute: number;
+  readonly hour: number;
+  readonly day: number;
+  readonly weekday: number;
 }
 
-export type WallClock = ReturnType<ReturnType<typeof wallClock>>;
+/** The wall clock of a zone at every minute after one time, up to another. */
+export function* wallClocks(
+  timeZone: string,
+  after: number,
+  until: number,
+): Generator<{ readonly at: number; readonly clock: WallClock }> {
+  const format = new Intl.DateTimeFormat("sv-SE", {
+    timeZone,
+    dateStyle: "short",
+    timeStyle: "medium",
+  });
+  let aheadMs = 0;
+  for (let at = after; at <= until; at += minuteMs) {
+    if (at % askedMs === 0) aheadMs = Date.parse(`${format.format(at).replace(" ", "T")}Z`) - at;
+    const shown = new Date(at + aheadMs);
+    const clock = {
+      minute: shown.getUTCMinutes(),
+      hour: shown.getUTCHours(),
+      day: shown.getUTCDate(),
+      weekday: shown.getUTCDay(),
+    };
+    if (at > after) yield { at, clock };
+  }
+}
 
-/** Every minute after one time, up to another, whose wall clock fits. */
+/** Every minute whose wall clock fits. */
 export function minutesThat(
-  fit: (clock: WallClock) => boolean,
+  fits: (clock: WallClock) => boolean,
   timeZone: string,
   after: number,
   until: number,
 ): readonly number[] {
-  const clockAt = wallClock(timeZone);
   const found: number[] = [];
-  for (let at = after + minuteMs; at <= until; at += minuteMs) {
-    if (fit(clockAt(at))) found.push(at);
-  }
+  for (const { at, clock } of wallClocks(timeZone, after, until)) if (fits(clock)) found.push(at);
   return found;
 }
 
-/** The minutes at which the wall clock of a zone jumps: each with what was on it before and after. */
+/** The minutes at which the wall clock of a zone jumps: each with the minute of the day before and after. */
 export function jumps(timeZone: string, after: number, until: number) {
-  const clockAt = wallClock(timeZone);
-  const minuteOfDay = ({ hour, minute }: WallClock) => hour * 60 + minute;
-  const found: { at: number; from: number; to: number }[] = [];
-  let before = minuteOfDay(clockAt(after));
-  for (let at = after + minuteMs; at <= until; at += minuteMs) {
-    const now = minuteOfDay(clockAt(at));
-    if (now !== (before + 1) % (24 * 60)) found.push({ at, from: before, to: now });
-    before = now;
+  const found: { readonly at: number; readonly from: number; readonly to: number }[] = [];
+  let from: number | null = null;
+  for (const { at, clock } of wallClocks(timeZone, after, until)) {
+    const to: number = clock.hour * 60 + clock.minute;
+    if (from !== null && to !== (from + 1) % (24 * 60)) found.push({ at, from, to });
+    from = to;
   }
   return found;
 }

@@ -39,8 +39,8 @@ function instants(cron: string, timeZone: string): readonly number[] {
 
 describe.each(zones)("a year in %s", (timeZone) => {
   it.each(Object.keys(followers))("follows the wall clock: %s", (cron) => {
-    const fit = followers[cron] as (clock: WallClock) => boolean;
-    expect(instants(cron, timeZone)).toEqual(minutesThat(fit, timeZone, from, until));
+    const fits = followers[cron] as (clock: WallClock) => boolean;
+    expect(instants(cron, timeZone)).toEqual(minutesThat(fits, timeZone, from, until));
   });
 
   it.each([
@@ -81,11 +81,11 @@ it("fires each instant of a year once, through every change of the clocks", asyn
   }
   const keeper = workshop.keeper();
   await keeper.start();
-  const stepMs = 7 * 60 * 60 * 1_000;
+  const stepMs = 31 * 60 * 60 * 1_000;
   while (workshop.clock.now() < until) {
     await workshop.clock.leap(Math.min(stepMs, until - workshop.clock.now()));
     // The keeper has lost the lead in the leap, and takes it again.
-    await workshop.clock.advance(2_000);
+    await workshop.clock.advance(1_000);
   }
   await keeper.stop();
   const fired: string[] = [];
