@@ -89,6 +89,7 @@ export type {
 export { createManyMax } from "./client/create-refusals.js";
 export {
   CommandRefused,
+  DeliveryNotFound,
   IdempotencyConflict,
   InvalidBlocker,
   InvalidOption,
@@ -105,6 +106,7 @@ export {
   ScheduleNotFound,
   WaitAborted,
   WaitTimeout,
+  WebhookNotFound,
 } from "./client/errors.js";
 export type {
   CreateFailure,
@@ -167,6 +169,18 @@ export type { Keys, Queues } from "./client/queues.js";
 export type { JobDetails, KeyAsk, PageAsk, ReadFilter, Reads } from "./client/reads.js";
 export type { CreateScheduleFailure, Schedule, Schedules } from "./client/schedules.js";
 export type { SkipReason } from "./client/stored-schedule.js";
+export type { DeliveryAnswer } from "./client/webhooks/deliverer.js";
+export {
+  type WebhookChange,
+  type WebhookInput,
+  webhookFields,
+} from "./client/webhooks/options.js";
+export {
+  type DisabledReason,
+  type WebhookDelivery,
+  webhooksMax,
+} from "./client/webhooks/stored-webhook.js";
+export type { Webhook, Webhooks, WebhookWithSecret } from "./client/webhooks/webhooks.js";
 export type {
   BlockerRow,
   ChainRow,
@@ -182,6 +196,7 @@ export type { QueueSettings } from "./engine/record.js";
 
 // The model: jobs, their events, and why they do not run.
 
+export { type CloudEvent, cloudEvent, eventNames } from "./core/cloud-event.js";
 export type { EventName, EventOf, JobEvent } from "./core/event.js";
 export {
   type Actor,
@@ -206,6 +221,7 @@ export type { OpenBlocker, Why } from "./core/why.js";
 // The store, and what a service may be given in place of the system's own.
 
 export type { IdSource } from "./client/ids.js";
+export type { WebhookSettings } from "./client/runtime.js";
 export type { Capabilities } from "./engine/capabilities.js";
 export type { Clock } from "./engine/clock.js";
 export type { Engine, FeedItem } from "./engine/engine.js";

@@ -7,6 +7,12 @@ import type { Logger } from "../engine/logger.js";
 import type { Outbox } from "../engine/outbox.js";
 import type { IdSource } from "./ids.js";
 
+/** What a process does about webhooks. */
+export interface WebhookSettings {
+  /** Networks that webhooks may be sent to although they are not public, such as `["10.1.0.0/16"]`; none by default. */
+  readonly allowAddresses?: readonly string[];
+}
+
 /** What every part of a running service shares. */
 export interface Runtime {
   readonly engine: Engine;
@@ -16,6 +22,8 @@ export interface Runtime {
   /** The name of this process among those of the service. */
   readonly instance: string;
   readonly service: string;
+  /** Where webhooks may be sent to. */
+  readonly webhooks?: WebhookSettings;
   /** Where creates in transactions of the caller's go, when the store cannot take part in them. */
   readonly outbox?: Outbox;
 }

@@ -1,6 +1,6 @@
 /**
  * Records: small versioned documents for everything that is not a job
- * (pauses, leadership, idempotency windows, presence, accepted contracts, cancels that wait, schedules). Their ids are made here and nowhere else.
+ * (pauses, leadership, idempotency windows, presence, accepted contracts, cancels that wait, schedules, webhooks). Their ids are made here and nowhere else.
  */
 import type { Json } from "../core/json.js";
 
@@ -47,4 +47,8 @@ export const recordId = {
   contract: (service: string) => `contract/${service}`,
   schedule: (service: string, name: string) => `schedule/${service}/${name}`,
   schedules: (service: string) => `schedule/${service}/`,
+  webhook: (service: string, id: string) => `webhook/${service}/${id}`,
+  webhooks: (service: string) => `webhook/${service}/`,
+  /** How far a reader of the feed has come. */
+  cursor: (service: string, name: string) => `cursor/${service}/${name}`,
 } as const;

@@ -16,6 +16,7 @@ import { reap } from "./reaper.js";
 import { resolve } from "./resolver.js";
 import { Scheduler } from "./scheduler.js";
 import { Tickets } from "./tickets.js";
+import { WebhookDuty } from "./webhooks.js";
 
 /** How often a keeper does what. */
 export interface KeeperTimings {
@@ -75,6 +76,7 @@ class ServiceKeeper implements Keeper {
   readonly #leadership: Leadership;
   readonly #tickets: Tickets;
   readonly #scheduler: Scheduler;
+  readonly #webhooks: WebhookDuty;
   #isStopped = false;
   #isFailing = false;
   #pruneAt = Number.NEGATIVE_INFINITY;
@@ -106,6 +108,7 @@ class ServiceKeeper implements Keeper {
     this.#tickets = new Tickets(runtime, this.#mayGoOn);
     const client = createClient(runtime, contract);
     this.#scheduler = new Scheduler(client, this.#timings.tickMs, this.#mayGoOn);
+    this.#webhooks = new WebhookDuty(runtime, this.#mayGoOn);
   }
 
   get isLeader(): boolean {
@@ -140,6 +143,7 @@ class ServiceKeeper implements Keeper {
     await this.#tickets.stop();
     await this.#scheduler.stop();
     await this.#round;
+    await this.#webhooks.stop();
     await this.#leadership.stop();
   }
 
@@ -199,17 +203,18 @@ class ServiceKeeper implements Keeper {
 
   /** Gives what pruning left undone, so that it goes on in the next round. */
   async #duties(round: DutyRound, prunes: boolean): Promise<DutyDone> {
+    const readUntil = await this.#webhooks.tend();
     // Together, so that a store that batches looks once for all of them.
     await Promise.all([
       reap(round),
       expireOverdue(round),
       resolve(round),
-      discardUnkept(round, this.#rules),
+      discardUnkept(round, this.#rules, readUntil),
       this.#tickets.tend(),
       honourCancels(round),
     ]);
     if (!prunes) return { changed: 0, isFull: false };
-    return await prune(round, this.#rules, this.#timings.tombstoneMs);
+    return await prune(round, this.#rules, this.#timings.tombstoneMs, readUntil);
   }
 
   #oneAtATime(work: () => Promise<void>): Promise<void> {

@@ -25,22 +25,30 @@ export function retentionRules(contract: ServiceContract): RetentionRules {
   );
 }
 
-/** Removes what is not kept at all, which workers do themselves unless they were interrupted. */
-export async function discardUnkept(round: DutyRound, rules: RetentionRules): Promise<DutyDone> {
+/**
+ * Removes what is not kept at all, which workers do themselves unless they were interrupted, or somebody follows the log:
+ * nothing is removed that has not been read.
+ */
+export async function discardUnkept(
+  round: DutyRound,
+  rules: RetentionRules,
+  readUntil: number,
+): Promise<DutyDone> {
   const parts: DutyDone[] = [];
   for (const [type, rule] of rules) {
     for (const state of endedStates) {
-      if (rule[state] === 0) parts.push(await removeEnded(round, type, state, 0));
+      if (rule[state] === 0) parts.push(await removeEnded(round, type, state, 0, readUntil));
     }
   }
   return sum(parts);
 }
 
-/** Removes every ended job whose time has run out, and forgets old traces. */
+/** Removes every ended job whose time has run out and whose log has been read, and forgets old traces. */
 export async function prune(
   round: DutyRound,
   rules: RetentionRules,
   tombstoneMs: number,
+  readUntil: number,
 ): Promise<DutyDone> {
   const { engine, service } = round.runtime;
   const parts: DutyDone[] = [];
@@ -51,9 +59,10 @@ export async function prune(
     if (!isEnded(state) || count === 0 || seen.has(name)) continue;
     seen.add(name);
     const keepMs = (rules.get(type) ?? retentionDefaults)[state];
-    if (Number.isFinite(keepMs)) parts.push(await removeEnded(round, type, state, keepMs));
+    if (Number.isFinite(keepMs))
+      parts.push(await removeEnded(round, type, state, keepMs, readUntil));
   }
-  if (round.mayGoOn()) await engine.prune(engine.now() - tombstoneMs);
+  if (round.mayGoOn()) await engine.prune(Math.min(engine.now() - tombstoneMs, readUntil));
   return sum(parts);
 }
 
@@ -62,6 +71,7 @@ function removeEnded(
   type: string,
   state: EndedState,
   keepMs: number,
+  readUntil: number,
 ): Promise<DutyDone> {
   const { engine, service } = round.runtime;
   const ask = {
@@ -69,7 +79,7 @@ function removeEnded(
     service,
     type,
     state,
-    endedBefore: engine.now() - keepMs,
+    endedBefore: Math.min(engine.now() - keepMs, readUntil),
   } as const;
   return tend(round, ask, (_job, _due, origin) => ({
     command: "delete",

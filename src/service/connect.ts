@@ -13,8 +13,10 @@ import {
   stringProblem,
   whole,
 } from "../client/option-checks.js";
+import type { WebhookSettings } from "../client/runtime.js";
 import { openTelemetryTrace } from "../client/trace.js";
 import type { TransactionSource } from "../client/transactions/source.js";
+import { networksProblem } from "../client/webhooks/addresses.js";
 import type { JobEntries, ServiceContract } from "../contract/definition.js";
 import { concurrencyLimit } from "../contract/validate.js";
 import { nameProblem } from "../core/names.js";
@@ -56,6 +58,8 @@ export interface ConnectOptions<Tx = undefined> {
    * tells it. It stands for those changes and no others, so that it does no harm when it stays.
    */
   readonly acceptMigration?: string;
+  /** Where webhooks may be sent to: public addresses only by default. */
+  readonly webhooks?: WebhookSettings;
   /** Where the runtime says what it does; it is silent by default. */
   readonly logger?: Logger;
   readonly clock?: Clock;
@@ -93,7 +97,16 @@ export async function connect<Entries extends JobEntries, Tx = undefined>(
       await outbox.provision();
     }
     const names = { instance, service: contract.name };
-    const runtime = { engine, clock, ids, logger, ...names, ...(outbox && { outbox }) };
+    const { webhooks } = options;
+    const runtime = {
+      engine,
+      clock,
+      ids,
+      logger,
+      ...names,
+      ...(outbox && { outbox }),
+      ...(webhooks && { webhooks }),
+    };
     const client = createClient(runtime, contract, await openTelemetryTrace());
     return new Service<Entries, Tx>(client, contract, {
       ownsEngine,
@@ -126,6 +139,8 @@ const connectChecks: { readonly [Name in keyof ConnectOptions]-?: OptionCheck } 
   transactions: membersProblem("run"),
   outbox: stringProblem,
   acceptMigration: stringProblem,
+  webhooks: (webhooks) =>
+    optionsProblem("webhooks", webhooks, { allowAddresses: networksProblem })?.message ?? null,
   logger: membersProblem("info", "warn", "error"),
   clock: membersProblem("now", "monotonic", "after"),
   ids: membersProblem("jobId", "eventId", "randomHex"),

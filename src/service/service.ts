@@ -12,6 +12,7 @@ import { Reads } from "../client/reads.js";
 import { Schedules } from "../client/schedules.js";
 import type { TransactionSource } from "../client/transactions/source.js";
 import { UntypedJobs } from "../client/untyped.js";
+import { Webhooks } from "../client/webhooks/webhooks.js";
 import {
   type BoundJob,
   boundJobs,
@@ -78,6 +79,8 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
   readonly keys: Keys;
   /** What the service starts by itself. */
   readonly schedules: Schedules;
+  /** Who is told of the service's events. */
+  readonly webhooks: Webhooks;
   /** The accepted contract of the service, and how this process's own stands to it. */
   readonly contract: ContractState;
   readonly #client: Client;
@@ -107,6 +110,7 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
     this.queues = new Queues(client);
     this.keys = new Keys(client);
     this.schedules = new Schedules(client, contract);
+    this.webhooks = new Webhooks(client);
     this.contract = new ContractState(client.runtime, contract);
     this.#whenStopped = new Promise((resolve) => {
       this.#reportStopped = resolve;

@@ -1,6 +1,7 @@
 /**
  * Discards ended jobs of types that keep nothing of their state, right after they were settled.
  */
+import { isLogRead } from "../client/log-readers.js";
 import type { Runtime } from "../client/runtime.js";
 import { decide } from "../core/decide.js";
 import type { JobEvent } from "../core/event.js";
@@ -24,9 +25,10 @@ export function removalOf(
   return { job: hold.key, expect: { version: event.version }, event: decision.event };
 }
 
-/** Removes jobs. Whatever this leaves behind, the keeper removes. */
+/** Removes jobs. Whatever this leaves behind, the keeper removes, and what webhooks have yet to read, only the keeper. */
 export async function discard(removals: readonly Change[], runtime: Runtime): Promise<void> {
   try {
+    if (await isLogRead(runtime)) return;
     await runtime.engine.append(removals);
   } catch (error) {
     const fields = { error, jobs: removals.length };
