@@ -103,6 +103,8 @@ export class WebhookRunner {
     this.#readUntil = progress.readUntil;
     this.#deliveries = progress.deliveries;
     this.#failingSince = progress.failingSince;
+    // Whoever takes over a receiver that fails begins with one request, too.
+    this.#failures = progress.failingSince === undefined ? 0 : 1;
     this.#version = version;
     this.#heardAt = runtime.clock.monotonic();
   }

@@ -67,21 +67,24 @@ export function networksProblem(networks: unknown): string | null {
     : `"${String(bad)}" is not a network; write it such as "10.1.0.0/16" or "fd00::/8".`;
 }
 
+/** Networks by the version of their addresses, because one list of both takes every IPv4 address for an IPv6 one, too. */
+type Networks = { readonly [Version in 4 | 6]: BlockList };
+
+const special = networksOf(specialNetworks);
+
 /** Says which addresses may be reached. */
 export class AddressRules {
-  readonly #special = listOf(specialNetworks);
-  readonly #allowed: BlockList;
+  readonly #allowed: Networks;
   readonly #lookup: Lookup;
 
   constructor(allowAddresses: readonly string[] = [], lookup: Lookup = systemLookup) {
-    this.#allowed = listOf(allowAddresses);
+    this.#allowed = networksOf(allowAddresses);
     this.#lookup = lookup;
   }
 
   /** Whether an address may be reached. */
   allows(address: string): boolean {
-    const family = isIP(address) === 6 ? "ipv6" : "ipv4";
-    return this.#allowed.check(address, family) || !this.#special.check(address, family);
+    return isIn(this.#allowed, address) || !isIn(special, address);
   }
 
   /** The error of a host that is an address which may not be reached; `null` for all others, and for names. */
@@ -104,22 +107,29 @@ export class AddressRules {
   };
 }
 
-function listOf(networks: readonly string[]): BlockList {
-  const list = new BlockList();
+function isIn(networks: Networks, address: string): boolean {
+  return isIP(address) === 6
+    ? networks[6].check(address, "ipv6")
+    : networks[4].check(address, "ipv4");
+}
+
+function networksOf(networks: readonly string[]): Networks {
+  const lists = { 4: new BlockList(), 6: new BlockList() };
   for (const network of networks) {
     const parsed = parseNetwork(network);
     if (parsed === null) throw new Error(`${network} is not a network.`);
-    list.addSubnet(parsed.address, parsed.bits, parsed.family);
+    const { address, bits, version } = parsed;
+    lists[version].addSubnet(address, bits, version === 6 ? "ipv6" : "ipv4");
   }
-  return list;
+  return lists;
 }
 
 function parseNetwork(
   network: unknown,
-): { readonly address: string; readonly bits: number; readonly family: "ipv4" | "ipv6" } | null {
+): { readonly address: string; readonly bits: number; readonly version: 4 | 6 } | null {
   const [, address = "", digits = ""] = /^([^/]+)\/(\d{1,3})$/.exec(String(network)) ?? [];
-  const version = isIP(address);
+  const version = isIP(address) as 0 | 4 | 6;
   const bits = Number(digits);
   if (version === 0 || digits === "" || bits > (version === 6 ? 128 : 32)) return null;
-  return { address, bits, family: version === 6 ? "ipv6" : "ipv4" };
+  return { address, bits, version };
 }

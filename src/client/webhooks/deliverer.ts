@@ -49,6 +49,11 @@ export interface DelivererOptions {
   readonly lookup?: Lookup;
 }
 
+type Outcome = Omit<DeliveryAnswer, "durationMs">;
+
+/** A connection was closed that another request had left open. */
+class ClosedMeanwhile extends Error {}
+
 /** Sends webhooks. */
 export class Deliverer {
   readonly #clock: Clock;
@@ -67,7 +72,8 @@ export class Deliverer {
   /** Sends one webhook and waits for what comes of it. Never throws for anything that a receiver does. */
   async deliver(delivery: Delivery): Promise<DeliveryAnswer> {
     const began = this.#clock.monotonic();
-    const outcome = await this.#send(delivery).catch((error: unknown) => ({
+    const send = () => this.#send(delivery, true).catch((error) => this.#again(delivery, error));
+    const outcome = await send().catch((error: unknown) => ({
       delivered: false,
       error: (error instanceof Error ? error.message : String(error)).slice(0, errorLengthMax),
     }));
@@ -80,12 +86,13 @@ export class Deliverer {
     this.#tls.destroy();
   }
 
-  async #send({
-    url,
-    secrets,
-    event,
-    signal,
-  }: Delivery): Promise<Omit<DeliveryAnswer, "durationMs">> {
+  /** A connection that was kept open may be closed just when it is used: that says nothing of the receiver. */
+  async #again(delivery: Delivery, error: unknown): Promise<Outcome> {
+    if (error instanceof ClosedMeanwhile) return this.#send(delivery, false);
+    throw error;
+  }
+
+  async #send({ url, secrets, event, signal }: Delivery, reuses: boolean): Promise<Outcome> {
     const place = new URL(url);
     const problem = this.#rules.hostProblem(place.hostname);
     if (problem !== null) throw problem;
@@ -93,7 +100,7 @@ export class Deliverer {
     const isTls = place.protocol === "https:";
     const sent = (isTls ? tlsRequest : plainRequest)(place, {
       method: "POST",
-      agent: isTls ? this.#tls : this.#plain,
+      agent: reuses && (isTls ? this.#tls : this.#plain),
       lookup: this.#rules.lookup,
       ...(signal === undefined ? null : { signal }),
       headers: {
@@ -107,13 +114,16 @@ export class Deliverer {
   }
 
   /** A status alone is no answer: the receiver may still be at it, and may fail. */
-  #answer(sent: ClientRequest, body: string): Promise<Omit<DeliveryAnswer, "durationMs">> {
+  #answer(sent: ClientRequest, body: string): Promise<Outcome> {
     return new Promise((resolve, reject) => {
       const callOff = this.#clock.after(deliveryTimeoutMs, () => {
         sent.destroy(new Error(`The receiver did not answer within ${deliveryTimeoutMs} ms.`));
       });
       sent.on("close", callOff);
-      sent.on("error", reject);
+      sent.on("error", (error: NodeJS.ErrnoException) => {
+        const isClosed = sent.reusedSocket && error.code === "ECONNRESET";
+        reject(isClosed ? new ClosedMeanwhile(error.message) : error);
+      });
       sent.on("response", (response) => {
         const status = response.statusCode ?? 0;
         const done = () => resolve(answerOf(status));
@@ -133,7 +143,7 @@ export class Deliverer {
   }
 }
 
-function answerOf(status: number): Omit<DeliveryAnswer, "durationMs"> {
+function answerOf(status: number): Outcome {
   if (status >= 200 && status < 300) return { delivered: true, status };
   const isRedirect = status >= 300 && status < 400;
   const error = isRedirect
