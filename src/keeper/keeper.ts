@@ -11,7 +11,13 @@ import { honourCancels } from "./canceller.js";
 import type { DutyDone, DutyRound } from "./duty.js";
 import { expireOverdue } from "./janitor.js";
 import { Leadership } from "./leadership.js";
-import { discardUnkept, prune, type RetentionRules, retentionRules } from "./pruner.js";
+import {
+  discardsAny,
+  discardUnkept,
+  prune,
+  type RetentionRules,
+  retentionRules,
+} from "./pruner.js";
 import { reap } from "./reaper.js";
 import { resolve } from "./resolver.js";
 import { Scheduler } from "./scheduler.js";
@@ -73,6 +79,7 @@ class ServiceKeeper implements Keeper {
   readonly #runtime: Runtime;
   readonly #timings: Required<KeeperTimings>;
   readonly #rules: RetentionRules;
+  readonly #discards: boolean;
   readonly #leadership: Leadership;
   readonly #tickets: Tickets;
   readonly #scheduler: Scheduler;
@@ -92,6 +99,7 @@ class ServiceKeeper implements Keeper {
     this.#runtime = runtime;
     this.#timings = { ...keeperDefaults, ...timings };
     this.#rules = retentionRules(contract);
+    this.#discards = discardsAny(this.#rules);
     const { ttlMs, renewMs } = this.#timings;
     this.#leadership = new Leadership({
       runtime,
@@ -108,7 +116,7 @@ class ServiceKeeper implements Keeper {
     this.#tickets = new Tickets(runtime, this.#mayGoOn);
     const client = createClient(runtime, contract);
     this.#scheduler = new Scheduler(client, this.#timings.tickMs, this.#mayGoOn);
-    this.#webhooks = new WebhookDuty(runtime, this.#mayGoOn);
+    this.#webhooks = new WebhookDuty(runtime, this.#timings.tickMs, this.#mayGoOn);
   }
 
   get isLeader(): boolean {
@@ -203,7 +211,7 @@ class ServiceKeeper implements Keeper {
 
   /** Gives what pruning left undone, so that it goes on in the next round. */
   async #duties(round: DutyRound, prunes: boolean): Promise<DutyDone> {
-    const readUntil = await this.#webhooks.tend();
+    const readUntil = await this.#webhooks.tend(prunes || this.#discards);
     // Together, so that a store that batches looks once for all of them.
     await Promise.all([
       reap(round),

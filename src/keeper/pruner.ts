@@ -25,6 +25,11 @@ export function retentionRules(contract: ServiceContract): RetentionRules {
   );
 }
 
+/** Whether some jobs are not kept at all. */
+export function discardsAny(rules: RetentionRules): boolean {
+  return [...rules.values()].some((rule) => endedStates.some((state) => rule[state] === 0));
+}
+
 /**
  * Removes what is not kept at all, which workers do themselves unless they were interrupted, or somebody follows the log:
  * nothing is removed that has not been read.

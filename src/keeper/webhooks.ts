@@ -12,6 +12,9 @@ import {
 } from "../client/webhooks/stored-webhook.js";
 import { WebhookRunner } from "./webhook-runner.js";
 
+/** How many times as long it waits between looks while there are no webhooks at all, because most services have none. */
+const idleShare = 10;
+
 /** A runner, and the version of the webhook that it was made for. */
 interface Running {
   readonly runner: WebhookRunner;
@@ -23,23 +26,35 @@ export class WebhookDuty {
   readonly #runtime: Runtime;
   readonly #mayGoOn: () => boolean;
   readonly #running = new Map<string, Running>();
+  readonly #idleMs: number;
   #deliverer: Deliverer | null = null;
   #isStopped = false;
+  /** When there were no webhooks, on the store's clock and on the monotonic one. */
+  #idle: { readonly at: number; readonly until: number } | null = null;
 
-  constructor(runtime: Runtime, mayGoOn: () => boolean) {
+  /** It is called every `lookMs`. */
+  constructor(runtime: Runtime, lookMs: number, mayGoOn: () => boolean) {
     this.#runtime = runtime;
+    this.#idleMs = lookMs * idleShare;
     this.#mayGoOn = mayGoOn;
   }
 
   /**
    * Looks which webhooks there are, and runs them while this process leads. Gives the time from before which every event
-   * has been read, so that nothing later may be forgotten; without webhooks that is any.
+   * has been read that anybody is to read, so that nothing later may be forgotten. Where there were no webhooks that time
+   * may be a while ago, unless it is asked for exactly.
    */
-  async tend(): Promise<number> {
+  async tend(isExact: boolean): Promise<number> {
+    const { engine, clock } = this.#runtime;
+    // A webhook tells of nothing that was before it.
+    if (!isExact && this.#idle !== null && clock.monotonic() < this.#idle.until)
+      return this.#idle.at;
+    const now = engine.now();
     const placed = await listWebhooks(this.#runtime);
+    this.#idle = placed.length > 0 ? null : { at: now, until: clock.monotonic() + this.#idleMs };
     const enabled = placed.filter(({ webhook }) => webhook.enabled);
     await this.#stopOthers(enabled);
-    let readUntil = Number.POSITIVE_INFINITY;
+    let readUntil = now;
     for (const each of enabled) {
       readUntil = Math.min(readUntil, await this.#readUntil(each));
     }
