@@ -37,6 +37,7 @@ export const recordId = {
   queues: "queue/",
   queue: (service: string, queue: string) => `queue/${service}/${queue}`,
   keeper: (service: string) => `keeper/${service}`,
+  announcer: "announcer/_admin",
   relay: (service: string, outbox: string) => `relay/${service}/${outbox}`,
   worker: (service: string, instance: string) => `worker/${service}/${instance}`,
   workers: (service?: string) => (service === undefined ? "worker/" : `worker/${service}/`),
