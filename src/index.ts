@@ -8,12 +8,19 @@
 // Define: job types, services, and what their options may be.
 
 export type { AcceptedContract, ContractStanding } from "./contract/acceptance.js";
-export { defineJob, defineService, type JobSpec, versions } from "./contract/define.js";
+export {
+  defineJob,
+  defineService,
+  type JobSpec,
+  type ServiceOptions,
+  versions,
+} from "./contract/define.js";
 export type {
   JobDefinition,
   JobEntries,
   JobEntry,
   JobVersions,
+  ScheduleDefinition,
   Schema,
   ServiceContract,
 } from "./contract/definition.js";
@@ -27,6 +34,13 @@ export { InvalidDefinition } from "./contract/errors.js";
 export type { Hook, HookJob, JobHooks } from "./contract/hooks.js";
 export type { IsolateOptions, IsolateSettings } from "./contract/isolate.js";
 export { type JobManifest, type Manifest, manifest } from "./contract/manifest.js";
+export {
+  type ScheduleInput,
+  type ScheduleOptions,
+  type ScheduleSpec,
+  scheduleFields,
+  schedulesMax,
+} from "./contract/schedules.js";
 export type { SchemaIssue } from "./contract/schema.js";
 export type {
   JobOptions,
@@ -84,6 +98,7 @@ export type {
 export { createManyMax } from "./client/create-refusals.js";
 export {
   CommandRefused,
+  DeliveryNotFound,
   IdempotencyConflict,
   InvalidBlocker,
   InvalidOption,
@@ -95,10 +110,14 @@ export {
   JobNotEnqueued,
   JobNotFound,
   MigrationNotAccepted,
+  ScheduleDeclared,
+  ScheduleExists,
+  ScheduleNotFound,
   SignatureInvalid,
   SignatureRequired,
   WaitAborted,
   WaitTimeout,
+  WebhookNotFound,
 } from "./client/errors.js";
 export type {
   CreateFailure,
@@ -180,6 +199,20 @@ export { limitByTag, type TagLimits } from "./worker/tag-limit.js";
 export type { PresentType, WorkerPresence, WorkerRow } from "./client/presence.js";
 export type { Keys, QueueChange, Queues } from "./client/queues.js";
 export type { JobDetails, KeyAsk, PageAsk, ReadFilter, Reads } from "./client/reads.js";
+export type { CreateScheduleFailure, Schedule, Schedules } from "./client/schedules.js";
+export type { SkipReason } from "./client/stored-schedule.js";
+export type { DeliveryAnswer } from "./client/webhooks/deliverer.js";
+export {
+  type WebhookChange,
+  type WebhookInput,
+  webhookFields,
+} from "./client/webhooks/options.js";
+export {
+  type DisabledReason,
+  type WebhookDelivery,
+  webhooksMax,
+} from "./client/webhooks/stored-webhook.js";
+export type { Webhook, Webhooks, WebhookWithSecret } from "./client/webhooks/webhooks.js";
 export type {
   BlockerRow,
   ChainRow,
@@ -195,6 +228,7 @@ export type { QueueSettings } from "./engine/record.js";
 
 // The model: jobs, their events, and why they do not run.
 
+export { type CloudEvent, cloudEvent, eventNames } from "./core/cloud-event.js";
 export type { EventName, EventOf, JobEvent } from "./core/event.js";
 export {
   type Actor,
@@ -216,11 +250,13 @@ export {
   type WhenFull,
 } from "./core/job.js";
 export type { Json } from "./core/json.js";
+export type { CatchUp, Overlap, ScheduleTiming } from "./core/schedule.js";
 export type { OpenBlocker, Why } from "./core/why.js";
 
 // The store, and what a service may be given in place of the system's own.
 
 export type { IdSource } from "./client/ids.js";
+export type { WebhookSettings } from "./client/runtime.js";
 export type { Capabilities } from "./engine/capabilities.js";
 export type { Clock } from "./engine/clock.js";
 export type { Engine, FeedItem } from "./engine/engine.js";

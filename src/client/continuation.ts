@@ -68,7 +68,7 @@ export function prepareContinuation(
       { service, type, queue, schema, settings },
       value,
       { ...options, id, context: { ...inherited, ...options.context } },
-      chainOf(job),
+      { chainId: chainOf(job) },
     );
   };
   const checked = validate(schema, payload);

@@ -67,13 +67,24 @@ type Writable<T> = { -readonly [Name in keyof T]: T[Name] };
 
 const noOptions: AnyCreateOptions = {};
 
-/** Prepares the create of a payload that its schema has accepted, in a chain if one is named. */
+/** What a create is given by whoever makes it on behalf of something else. */
+export interface CreateOrigin {
+  /** The chain that it goes on. */
+  readonly chainId?: string;
+  /** When it counts as decided; now by default. */
+  readonly at?: number;
+  readonly actor?: Actor;
+}
+
+const noOrigin: CreateOrigin = {};
+
+/** Prepares the create of a payload that its schema has accepted. */
 export function prepareCreate(
   client: Client,
   target: CreateTarget,
   value: unknown,
   options: AnyCreateOptions = noOptions,
-  chainId?: string,
+  origin: CreateOrigin = noOrigin,
 ): PreparedCreate | PrepareFailure {
   const problem = options === noOptions ? null : createProblem(options);
   if (problem !== null) return problem;
@@ -82,7 +93,7 @@ export function prepareCreate(
   const key = keyPolicy(target, payload.json);
   if (key instanceof InvalidPayload) return key;
   const { ids, engine } = client.runtime;
-  const now = engine.now();
+  const { chainId, at: now = engine.now(), actor = actorOf(client.runtime) } = origin;
   const id = options.id ?? ids.jobId();
   const context = contextOf(id, options.context, client.activeTrace, ids);
   if (context === null) {
@@ -93,7 +104,7 @@ export function prepareCreate(
   const command = createCommand(target, options, now, {
     id,
     eventId: ids.eventId(),
-    actor: actorOf(client.runtime),
+    actor,
     context,
     payload: payload.json,
   });

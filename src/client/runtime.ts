@@ -10,6 +10,12 @@ import type { IdSource } from "./ids.js";
 import type { Signing } from "./signing.js";
 import type { Telemetry } from "./telemetry.js";
 
+/** What a process does about webhooks. */
+export interface WebhookSettings {
+  /** Networks that webhooks may be sent to although they are not public, such as `["10.1.0.0/16"]`; none by default. */
+  readonly allowAddresses?: readonly string[];
+}
+
 /** What every part of a running service shares. */
 export interface Runtime {
   readonly engine: Engine;
@@ -23,6 +29,8 @@ export interface Runtime {
   readonly actor?: Actor;
   /** Who is told of creates, claims, tries and settlements; nobody by default. */
   readonly telemetry?: Telemetry;
+  /** Where webhooks may be sent to. */
+  readonly webhooks?: WebhookSettings;
   /** Where creates in transactions of the caller's go, when the store cannot take part in them. */
   readonly outbox?: Outbox;
   /** The keys that jobs are signed and checked with. */

@@ -14,6 +14,7 @@ import type { Json } from "../core/json.js";
 import { nameProblem } from "../core/names.js";
 import {
   boundJobs,
+  definitionsOf,
   type JobDefinition,
   type JobEntries,
   type JobVersions,
@@ -24,9 +25,15 @@ import {
 } from "./definition.js";
 import { InvalidDefinition } from "./errors.js";
 import type { JobHooks } from "./hooks.js";
+import {
+  resolveSchedule,
+  type ScheduleInput,
+  type ScheduleSpec,
+  schedulesMax,
+} from "./schedules.js";
 import { type JobOptions, resolveSettings } from "./settings.js";
 import type { Stored } from "./stored.js";
-import { checkJobOptions, fail } from "./validate.js";
+import { checkJobOptions, checkMembers, fail } from "./validate.js";
 
 /** What `defineJob` takes: the schemas, and every option of a job type. */
 export interface JobSpec<
@@ -126,10 +133,20 @@ export function versions<const Definitions extends readonly [JobDefinition, ...J
   return { kind: "versions", definitions };
 }
 
-/** Defines a service and its job types. Throws `InvalidDefinition` for a name or a limit that cannot work. */
+/** What a service has besides its job types. */
+export interface ServiceOptions<Entries extends JobEntries> {
+  /** What it starts by itself: schedules by name, which `start` makes, changes and removes as they are listed here. */
+  readonly schedules?: { readonly [name: string]: ScheduleSpec<Entries> };
+}
+
+/**
+ * Defines a service, its job types, and what it starts by itself. Throws `InvalidDefinition` for a name or a limit that
+ * cannot work.
+ */
 export function defineService<const Entries extends JobEntries>(
   name: string,
   jobs: Entries,
+  options: ServiceOptions<NoInfer<Entries>> = {},
 ): ServiceContract<Entries> {
   checkName("name", nameProblem("service", name));
   if (typeof jobs !== "object" || jobs === null || Array.isArray(jobs))
@@ -139,8 +156,33 @@ export function defineService<const Entries extends JobEntries>(
     if (!isKind(entry, "job") && !isKind(entry, "versions"))
       fail(`jobs.${type}`, "must come from defineJob or versions");
   }
+  checkMembers("", options, { schedules: () => null });
   checkRelatives({ kind: "service", name, jobs });
-  return withSharedLimits({ kind: "service", name, jobs });
+  const contract = withSharedLimits({ kind: "service", name, jobs });
+  const { schedules } = options;
+  return schedules === undefined ? contract : { ...contract, schedules: declared(jobs, schedules) };
+}
+
+function declared(
+  jobs: JobEntries,
+  schedules: NonNullable<ServiceOptions<JobEntries>["schedules"]>,
+): NonNullable<ServiceContract["schedules"]> {
+  const definitions = Object.entries(schedules).map(([name, spec]) => {
+    const place = `schedules.${name}`;
+    checkName(place, nameProblem("schedule", name));
+    const definition = resolveSchedule(spec as ScheduleInput, place);
+    const entry = Object.hasOwn(jobs, definition.type) ? jobs[definition.type] : undefined;
+    const { type, version } = definition;
+    if (entry === undefined)
+      fail(`${place}.type`, `is ${type}; use ${Object.keys(jobs).join(", ")}`);
+    const known = definitionsOf(entry).map(({ settings }) => settings.version);
+    if (version !== undefined && !known.includes(version))
+      fail(`${place}.version`, `is ${version}; ${type} has ${known.join(", ")}`);
+    return [name, definition] as const;
+  });
+  if (definitions.length > schedulesMax)
+    fail("schedules", `are ${definitions.length}; at most ${schedulesMax} are allowed`);
+  return Object.fromEntries(definitions);
 }
 
 /** Chains and named blockers stay within their service, so that every one is of its job types. */

@@ -24,7 +24,8 @@ const activeLimit = 1_000_000;
 /** Says what is wrong with an option, as a sentence that goes on after its name, or `null`. */
 type Check = (value: unknown) => string | null;
 
-type Checks = { readonly [option: string]: Check };
+/** The options that something has, each with its check. */
+export type Checks = { readonly [option: string]: Check };
 
 const jobChecks: Checks = {
   payload: schemaCheck,
@@ -140,7 +141,8 @@ function checkKeyConcurrency({ keyConcurrency, queue, leaseMs }: JobOptions): vo
   }
 }
 
-function checkMembers(place: string, members: object, checks: Checks): void {
+/** Throws `InvalidDefinition` for the first member that is unknown or cannot work. `place` goes before its name. */
+export function checkMembers(place: string, members: object, checks: Checks): void {
   if (typeof members !== "object" || members === null)
     fail(place || "the definition", "must be an object");
   for (const [name, value] of Object.entries(members)) {
@@ -210,7 +212,8 @@ function backoffCheck(value: unknown): string | null {
   return backoffProblem(value as Parameters<typeof backoffProblem>[0]);
 }
 
-function whole(least: number, most: number): Check {
+/** Takes whole numbers within bounds. */
+export function whole(least: number, most: number): Check {
   return (value) => {
     if (typeof value === "number" && Number.isSafeInteger(value) && value >= least && value <= most)
       return null;
@@ -224,11 +227,13 @@ function functionCheck(value: unknown): string | null {
   return typeof value === "function" ? null : "must be a function";
 }
 
-function yesOrNo(value: unknown): string | null {
+/** Takes `true` and `false`. */
+export function yesOrNo(value: unknown): string | null {
   return typeof value === "boolean" ? null : `is ${String(value)}; it must be true or false`;
 }
 
-function oneOf(...choices: readonly string[]): Check {
+/** Takes one of some words. */
+export function oneOf(...choices: readonly string[]): Check {
   return (value) =>
     choices.includes(value as string)
       ? null

@@ -10,11 +10,13 @@ import { type DutyDone, type DutyRound, tend } from "./duty.js";
 type RetentionRule = { readonly [State in EndedState]: number };
 
 /** How long each job type of a contract keeps its ended jobs. Versions share the longest time. */
-type RetentionRules = ReadonlyMap<string, RetentionRule>;
+export type RetentionRules = ReadonlyMap<string, RetentionRule>;
 
 /** What may be removed. */
 export interface Retention {
   readonly rules: RetentionRules;
+  /** The time up to which everybody who follows the log has read it. */
+  readonly readUntil: number;
   /** The time up to which nobody still needs the jobs of a type that have ended. */
   readonly mayGoUntil: (type: string) => number;
 }
@@ -32,7 +34,15 @@ export function retentionRules(contract: ServiceContract): RetentionRules {
   );
 }
 
-/** Removes what is not kept at all, which workers do themselves unless they were interrupted. */
+/** Whether some jobs are not kept at all. */
+export function discardsAny(rules: RetentionRules): boolean {
+  return [...rules.values()].some((rule) => endedStates.some((state) => rule[state] === 0));
+}
+
+/**
+ * Removes what is not kept at all, which workers do themselves unless they were interrupted, or somebody follows the log:
+ * nothing is removed that has not been read.
+ */
 export async function discardUnkept(round: DutyRound, retention: Retention): Promise<DutyDone> {
   const parts: DutyDone[] = [];
   for (const [type, rule] of retention.rules) {
@@ -43,7 +53,7 @@ export async function discardUnkept(round: DutyRound, retention: Retention): Pro
   return sum(parts);
 }
 
-/** Removes every ended job whose time has run out, and forgets old traces. */
+/** Removes every ended job whose time has run out and whose log has been read, and forgets old traces. */
 export async function prune(
   round: DutyRound,
   retention: Retention,
@@ -61,7 +71,8 @@ export async function prune(
     if (Number.isFinite(keepMs))
       parts.push(await removeEnded(round, retention, type, state, keepMs));
   }
-  if (round.mayGoOn()) await engine.prune(engine.now() - tombstoneMs);
+  if (round.mayGoOn())
+    await engine.prune(Math.min(engine.now() - tombstoneMs, retention.readUntil));
   return sum(parts);
 }
 

@@ -14,9 +14,11 @@ import {
   stringProblem,
   whole,
 } from "../client/option-checks.js";
+import type { WebhookSettings } from "../client/runtime.js";
 import { Signing, type SigningOptions } from "../client/signing.js";
 import { openTelemetryTrace } from "../client/trace.js";
 import type { TransactionSource } from "../client/transactions/source.js";
+import { networksProblem } from "../client/webhooks/addresses.js";
 import type { JobEntries, ServiceContract } from "../contract/definition.js";
 import { concurrencyLimit } from "../contract/validate.js";
 import { nameProblem } from "../core/names.js";
@@ -61,6 +63,8 @@ export interface ConnectOptions<Tx = undefined> {
   readonly acceptMigration?: string;
   /** Keys that jobs are signed with, and those whose jobs this process runs. */
   readonly signing?: SigningOptions;
+  /** Where webhooks may be sent to: public addresses only by default. */
+  readonly webhooks?: WebhookSettings;
   /** Where the runtime says what it does; it is silent by default. */
   readonly logger?: Logger;
   readonly clock?: Clock;
@@ -100,12 +104,14 @@ export async function connect<Entries extends JobEntries, Tx = undefined>(
     }
     const names = { instance, service: contract.name };
     const telemetry = await openTelemetry({ clock, instance, version: packageVersion() });
+    const { webhooks } = options;
     const runtime = {
       ...{ engine, clock, ids, logger },
       ...names,
       ...(telemetry && { telemetry }),
       ...(outbox && { outbox }),
       ...(signing && { signing }),
+      ...(webhooks && { webhooks }),
     };
     const client = createClient(runtime, contract, await openTelemetryTrace());
     return new Service<Entries, Tx>(client, contract, {
@@ -140,6 +146,8 @@ const connectChecks: { readonly [Name in keyof ConnectOptions]-?: OptionCheck } 
   outbox: stringProblem,
   acceptMigration: stringProblem,
   signing: (value) => (isObject(value) ? null : "It must be an object with sign and verify."),
+  webhooks: (webhooks) =>
+    optionsProblem("webhooks", webhooks, { allowAddresses: networksProblem })?.message ?? null,
   logger: membersProblem("info", "warn", "error"),
   clock: membersProblem("now", "monotonic", "after"),
   ids: membersProblem("jobId", "eventId", "randomHex"),

@@ -4,12 +4,15 @@
  */
 import type { Client } from "../client/client.js";
 import { ContractState } from "../client/contract.js";
+import { takeUpSchedules } from "../client/declared-schedules.js";
 import { JobRef } from "../client/job-ref.js";
 import { keepAlive } from "../client/keep-alive.js";
 import { Keys, Queues } from "../client/queues.js";
 import { Reads } from "../client/reads.js";
+import { Schedules } from "../client/schedules.js";
 import type { TransactionSource } from "../client/transactions/source.js";
 import { UntypedJobs } from "../client/untyped.js";
+import { Webhooks } from "../client/webhooks/webhooks.js";
 import {
   type BoundJob,
   boundJobs,
@@ -86,6 +89,10 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
   readonly reads: Reads;
   readonly queues: Queues;
   readonly keys: Keys;
+  /** What the service starts by itself. */
+  readonly schedules: Schedules;
+  /** Who is told of the service's events. */
+  readonly webhooks: Webhooks;
   /** The accepted contract of the service, and how this process's own stands to it. */
   readonly contract: ContractState;
   readonly #client: Client;
@@ -118,6 +125,8 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
     this.reads = new Reads(client);
     this.queues = new Queues(client);
     this.keys = new Keys(client);
+    this.schedules = new Schedules(client, contract);
+    this.webhooks = new Webhooks(client);
     this.contract = new ContractState(client.runtime, contract);
     this.#whenStopped = new Promise((resolve) => {
       this.#reportStopped = resolve;
@@ -229,7 +238,8 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
   async #start(): Promise<void> {
     const { runtime } = this.#client;
     const { concurrency, graceMs, keeper, transactions, acceptMigration } = this.#settings;
-    await this.contract.takeUp(acceptMigration);
+    // Who runs an earlier contract leaves the schedules of the accepted one as they are.
+    if (await this.contract.takeUp(acceptMigration)) await takeUpSchedules(runtime, this.#contract);
     const jobs = [...this.#handlers.values()];
     if (jobs.length > 0 || !this.#router.isEmpty) {
       this.#worker = createWorker({

@@ -200,6 +200,34 @@ export const idempotencyCases = concern("records with events", [
     },
   },
   {
+    name: "a record after the event that has moved on refuses it",
+    async run(env) {
+      await env.engine.swap([{ id: "test/moved", expect: 0, body: 1 }]);
+      await env.engine.swap([{ id: "test/moved", expect: 1, body: 2 }]);
+      const current = { id: "test/moved", version: 2, body: 2 };
+      const after = [{ id: "test/moved", expect: 1, body: 3 }];
+      const change = { ...env.creation({ id: "job" }), records: { before: [], after } };
+      assert.deepEqual(await env.append(change), { outcome: "record_conflict", current });
+      assert.equal(await env.find("job"), null);
+      assert.deepEqual(await env.engine.records(["test/moved"]), [current]);
+    },
+  },
+  {
+    name: "of creates of one job that move a record on exactly one is stored, and moves it once",
+    needs: ["shared"],
+    async run(env) {
+      const other = env.at(await env.open());
+      await env.engine.swap([{ id: "test/schedule", expect: 0, body: 0 }]);
+      const after = [{ id: "test/schedule", expect: 1, body: 1 }];
+      const creates = Array.from({ length: 6 }, (_, index) => {
+        const change = env.creation({ id: "instant" });
+        return (index % 2 ? env : other).append({ ...change, records: { before: [], after } });
+      });
+      assert.equal(tally(await Promise.all(creates)).appended, 1);
+      assert.equal((await env.engine.records(["test/schedule"]))[0]?.version, 2);
+    },
+  },
+  {
     name: "of creates under one idempotency key exactly one is stored",
     async run(env) {
       const creates = Array.from({ length: 10 }, (_, index) => {
