@@ -3,8 +3,10 @@ import { randomUUID } from "node:crypto";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { ServiceContract } from "millrace";
 import { type RunningServer, type ServerOptions, startServer } from "millrace/server";
 import { afterAll, beforeAll, expect, onTestFinished } from "vitest";
+import { manifest as manifestOf } from "#millrace/contract/manifest.js";
 import { newPrefix } from "../support/nats.js";
 import { newSchema } from "../support/postgres.js";
 import { undocumented } from "./documented.js";
@@ -138,6 +140,12 @@ export class Api {
     const [claimed] = await this.claim(service, type, { limit: 1, waitMs: 20_000, ...more });
     if (claimed === undefined) throw new Error(`There is no ${type} of ${service} to claim.`);
     return claimed;
+  }
+
+  /** Makes a contract the accepted one of its service. */
+  async accept(contract: ServiceContract, more: object = {}): Promise<Answer> {
+    const manifest = manifestOf(contract);
+    return this.post(`/v1/contracts/${contract.name}/accept`, { manifest, ...more });
   }
 
   settle(id: string, token: number, outcome: object): Promise<Answer> {

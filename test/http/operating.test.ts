@@ -1,6 +1,6 @@
 // Operating over HTTP, on every store: dead letters, queues, keys, services and workers.
-import { connect, defineJob, defineService } from "millrace";
-import { describe, expect, it, onTestFinished } from "vitest";
+import { defineJob, defineService } from "millrace";
+import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { type Api, apiStores, freshService, openServer, sharedServers } from "./api.js";
 import { eventsOf } from "./reading.js";
@@ -84,7 +84,7 @@ describe.each(apiStores)("on $name", (store) => {
       await api.post(`/v1/queues/${service}/mail/pause`);
       expect(await other.claim(service, "mail")).toEqual([]);
       const why = await api.get(`/v1/jobs/${id}/why`);
-      expect(why.body.reason).toBe("paused");
+      expect(why.body.reason).toBe("queue_paused");
       await other.post(`/v1/queues/${service}/mail/resume`);
       expect((await api.claimOne(service, "mail")).job.id).toBe(id);
     });
@@ -114,15 +114,14 @@ describe.each(apiStores)("on $name", (store) => {
     const contract = defineService(service, {
       sync: defineJob({
         payload: z.object({ origin: z.string() }),
-        leaseMs: 1_000,
-        keyConcurrency: { key: ["sync", "/origin"], maxActive: 1, stalePolicy: "block" },
+        keyConcurrency: {
+          ...{ key: ["sync", "/origin"], maxActive: 1, stalePolicy: "block" },
+          ...{ heartbeatIntervalMs: 300, heartbeatTtlMs: 1_000 },
+        },
         queue: { maxQueuedPerKey: 1, whenFull: "reject" },
       }),
     });
-    // What accepts the contract; nothing of it runs.
-    const own = await connect(contract, { url: servers.url });
-    onTestFinished(() => own.stop());
-    await own.contract.accept().orThrow();
+    await api.accept(contract);
     const payload = { origin: "a" };
     const first = await api.create(service, "sync", { payload });
     const second = await api.create(service, "sync", { payload });
