@@ -123,6 +123,9 @@ export const recordCases = concern("records", [
         (await engine.query("records", { prefix, ...(limit && { limit }) })).map(({ id }) => id);
       assert.deepEqual(await found("worker/a/"), ["worker/a/1", "worker/a/2"]);
       assert.deepEqual(await found("worker/", 2), ["worker/a/1", "worker/a/2"]);
+      await engine.swap([{ id: "worker/b", expect: 0, body: "b" }]);
+      const all = ["worker/a/1", "worker/a/2", "worker/ab/1", "worker/b"];
+      assert.deepEqual(await found("worker/"), all);
       assert.deepEqual(await found("worker_"), ["worker_a"]);
       assert.deepEqual(await found("w%"), ["w%"]);
       assert.deepEqual(await found("nothing"), []);
