@@ -59,8 +59,7 @@ export function define<Options>(parent: Command, run: Run, definition: Definitio
 
 /** Adds a group of commands. */
 export function group(parent: Command, name: string, says: string): Command {
-  const made = parent.command(name).description(says);
-  return made;
+  return parent.command(name).description(says);
 }
 
 /** Adds the settings that all commands have, or those of one command. */

@@ -1,12 +1,11 @@
 /**
  * What a running command has at hand: its output, its settings, the way to the API, and the wish to stop.
  */
-import { confirm, isCancel } from "@clack/prompts";
 import { type Api, openApi } from "./api.js";
 import { readContexts } from "./contexts.js";
 import { Failure, interrupted } from "./failure.js";
 import { type Format, Output } from "./output.js";
-import { type Given, gather, isOn } from "./settings.js";
+import { type Given, gather } from "./settings.js";
 import { type Target, targetOf } from "./target.js";
 
 /** Options that every command has, beside its settings. */
@@ -60,6 +59,7 @@ export class Session {
     if (this.#options.yes) return;
     if (!process.stdin.isTTY || !process.stderr.isTTY)
       throw new Failure("usage", `${question} Say so with --yes; there is no terminal to ask on.`);
+    const { confirm, isCancel } = await import("@clack/prompts");
     const answer = await confirm({
       message: question,
       initialValue: false,
@@ -76,9 +76,4 @@ export function outputOf(options: CommonOptions & { readonly color?: unknown }):
   const format: Format = options.ndjson ? "ndjson" : options.json ? "json" : "text";
   const color = options.color !== false && !process.env.NO_COLOR;
   return new Output({ stdout: process.stdout, stderr: process.stderr, format, color });
-}
-
-/** Reads a switch of the settings. */
-export function hasSwitch(session: Session, name: Parameters<typeof isOn>[1]): boolean {
-  return isOn(session.given, name);
 }

@@ -7,7 +7,7 @@ import { createRequire } from "node:module";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import type { ServiceContract } from "../contract/definition.js";
-import { type ConnectOptions, connect } from "../service/connect.js";
+import type { ConnectOptions } from "../service/connect.js";
 import type { Handlers, Service } from "../service/service.js";
 import { Failure, messageOf } from "./failure.js";
 
@@ -48,6 +48,7 @@ export async function loadModule(given: string): Promise<WorkerModule> {
   const connectService = async (options: ConnectOptions): Promise<Service> => {
     if (isFactory) return checkedService(given, await (main as Factory)(options));
     if (contract === undefined) throw new Error("A module without a contract was let through.");
+    const { connect } = await import("../service/connect.js");
     const service = await connect(contract, options);
     service.handle((members.handlers ?? {}) as Handlers<ServiceContract["jobs"]>);
     return service;
