@@ -36,6 +36,7 @@ import {
   type ReadFilter,
   storeFilter,
 } from "./reads.js";
+import { actorOf } from "./runtime.js";
 import { type WaitFailure, type WaitOptions, waitForJob } from "./wait.js";
 
 /** A chain as it was when it was read. */
@@ -224,7 +225,7 @@ async function removeJobs(
   { reason, force }: Required<DeleteChainOptions>,
 ): Promise<CommandRefused | null> {
   const origin = () =>
-    ({ eventId: runtime.ids.eventId(), actor: `client:${runtime.instance}` }) as const;
+    ({ eventId: runtime.ids.eventId(), actor: actorOf(runtime) }) as const;
   // A job that waits is removed with its chain; one that runs only by force.
   const remove = (job: Job): Command => {
     const mayRemove = force || job.state !== "active";

@@ -16,6 +16,7 @@ import type { Client } from "./client.js";
 import { type CreateOptions, createProblem, idempotencyWindowMs } from "./create-options.js";
 import { type InvalidBlocker, InvalidOption, InvalidPayload } from "./errors.js";
 import { timeMs } from "./option-checks.js";
+import { actorOf } from "./runtime.js";
 import { contextOf } from "./trace.js";
 
 /** The job type that a create is for. `schema` is `null` where no contract names the type. */
@@ -69,7 +70,7 @@ export function prepareCreate(
   if (payload instanceof InvalidPayload) return payload;
   const key = keyPolicy(target, payload.json);
   if (key instanceof InvalidPayload) return key;
-  const { ids, engine, instance } = client.runtime;
+  const { ids, engine } = client.runtime;
   const now = engine.now();
   const id = options.id ?? ids.jobId();
   const context = contextOf(id, options.context, client.activeTrace, ids);
@@ -81,7 +82,7 @@ export function prepareCreate(
   const command = createCommand(target, options, now, {
     id,
     eventId: ids.eventId(),
-    actor: `client:${instance}`,
+    actor: actorOf(client.runtime),
     context,
     payload: payload.json,
   });

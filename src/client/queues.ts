@@ -10,6 +10,7 @@ import type { Client } from "./client.js";
 import { commandMany } from "./commands.js";
 import { InvalidOption } from "./errors.js";
 import { type KeyAsk, keyProblem, keyRow } from "./reads.js";
+import { actorOf } from "./runtime.js";
 
 /** How often a setting is written when others change it at the same time. */
 const writesMax = 20;
@@ -78,7 +79,7 @@ export class Keys {
       const outcomes = await commandMany(runtime, holders, () => ({
         command: "releaseKey",
         eventId: runtime.ids.eventId(),
-        actor: `client:${runtime.instance}`,
+        actor: actorOf(runtime),
       }));
       return Result.ok(outcomes.flatMap((outcome) => (outcome.ok ? [outcome.job.id] : [])));
     });

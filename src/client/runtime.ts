@@ -1,6 +1,7 @@
 /**
  * The bundle that client, worker and keeper are built from: one store, one clock, one name.
  */
+import type { Actor } from "../core/job.js";
 import type { Clock } from "../engine/clock.js";
 import type { Engine } from "../engine/engine.js";
 import type { Logger } from "../engine/logger.js";
@@ -16,6 +17,13 @@ export interface Runtime {
   /** The name of this process among those of the service. */
   readonly instance: string;
   readonly service: string;
+  /** On whose behalf jobs are created and commanded; the process itself by default. */
+  readonly actor?: Actor;
   /** Where creates in transactions of the caller's go, when the store cannot take part in them. */
   readonly outbox?: Outbox;
+}
+
+/** Who creates and commands jobs through a runtime. */
+export function actorOf({ actor, instance }: Pick<Runtime, "actor" | "instance">): Actor {
+  return actor ?? `client:${instance}`;
 }
