@@ -4,11 +4,12 @@
 import { setTimeout as pause } from "node:timers/promises";
 import type { Engine } from "../engine/engine.js";
 import { openEngine } from "../engine/open.js";
+import type { RunningServer } from "../server/http/server.js";
 import { packageVersion } from "../service/package-version.js";
 import type { Service } from "../service/service.js";
 import { Failure, messageOf } from "./failure.js";
 import { loggerOf } from "./logger.js";
-import { type RunningServer, serve } from "./serving.js";
+import { serve } from "./serving.js";
 import type { Session } from "./session.js";
 import { settings, settingValue } from "./settings.js";
 import { storeFailure } from "./store-failure.js";
@@ -55,7 +56,7 @@ async function dev(
   module: WorkerModule | undefined,
   options: DevOptions,
 ): Promise<void> {
-  const logger = loggerOf(session, "error");
+  const logger = loggerOf(session, "silent");
   await engine.provision().catch((error: unknown) => {
     throw storeFailure(error);
   });
@@ -83,10 +84,11 @@ async function serveSomewhere(
   try {
     return await serve(session, { engine, logger });
   } catch (error) {
-    const isTaken = error instanceof Failure && error.exit === "unavailable";
-    if (!isTaken || settingValue(session.given, "bind") !== undefined) throw error;
-    session.output.note(`${settings.bind.default} is in use; taking a free port.`);
-    return serve(session, { engine, logger, bind: "127.0.0.1:0" });
+    const mayMove = error instanceof Failure && settingValue(session.given, "bind") === undefined;
+    if (!mayMove) throw error;
+    const server = await serve(session, { engine, logger, bind: "127.0.0.1:0" });
+    session.output.note(`${settings.bind.default} is in use; here is ${server.url}.`);
+    return server;
   }
 }
 

@@ -3,6 +3,7 @@
  * The command `millrace`: reads its words, runs one command, and ends with an exit code that says how it went.
  */
 import { type Command, CommanderError } from "commander";
+import { keepAlive } from "../client/keep-alive.js";
 import { exitCodes, Failure, messageOf } from "./failure.js";
 import { createProgram } from "./program.js";
 import { outputOf, Session } from "./session.js";
@@ -29,10 +30,13 @@ function stopSignal(): AbortSignal {
 /** Runs one command, and lets go of what it opened. */
 async function run(command: Command, carryOut: (session: Session) => Promise<void>): Promise<void> {
   const session = new Session(command.optsWithGlobals(), stopSignal());
+  // A command that waits for nothing but time or a signal would be over otherwise.
+  const letGo = keepAlive();
   try {
     await carryOut(session);
   } finally {
     await session.close();
+    letGo();
   }
 }
 

@@ -2,18 +2,17 @@
  * Starting a server as the settings say.
  */
 import { once } from "node:events";
+import { InvalidOption } from "../client/errors.js";
 import type { Engine } from "../engine/engine.js";
 import type { Logger } from "../engine/logger.js";
 import { openEngine } from "../engine/open.js";
-import { startServer } from "../server/http/server.js";
-import { Failure, messageOf } from "./failure.js";
+import { type RunningServer, type ServerOptions, startServer } from "../server/http/server.js";
+import { Failure } from "./failure.js";
+import { given as defined } from "./given.js";
 import { loggerOf } from "./logger.js";
 import type { Session } from "./session.js";
-import { isOn, settings, settingValue } from "./settings.js";
+import { type Given, isOn, numberValue, settingValue } from "./settings.js";
 import { storeFailure } from "./store-failure.js";
-
-/** A server that runs. */
-export type RunningServer = Awaited<ReturnType<typeof startServer>>;
 
 /** Serves a store until it is told to stop. */
 export async function serveStore(session: Session): Promise<void> {
@@ -38,32 +37,37 @@ export async function serve(
   { given }: Session,
   parts: { readonly engine: Engine; readonly logger: Logger; readonly bind?: string },
 ): Promise<RunningServer> {
-  const text = (name: Parameters<typeof settingValue>[1]) => settingValue(given, name);
-  const bind = parts.bind ?? text("bind") ?? settings.bind.default;
-  const tlsCert = text("tlsCert");
-  const tlsKey = text("tlsKey");
-  const tlsClientCa = text("tlsClientCa");
-  const instance = text("instance");
   try {
-    return await startServer({
-      engine: parts.engine,
-      logger: parts.logger,
-      bind,
-      requireTokens: isOn(given, "requireTokens"),
-      unsafeBind: isOn(given, "unsafeBind"),
-      allowCreateDefault: isOn(given, "allowCreateDefault"),
-      ...(tlsCert !== undefined && { tlsCert }),
-      ...(tlsKey !== undefined && { tlsKey }),
-      ...(tlsClientCa !== undefined && { tlsClientCa }),
-      ...(instance !== undefined && { instance }),
-    });
+    return await startServer({ ...serverOptions(given), ...parts });
   } catch (error) {
-    if ((error as { code?: string }).code === "EADDRINUSE")
-      throw new Failure("unavailable", `${bind} is in use; choose another address with --bind.`);
-    throw isStore(error) ? storeFailure(error) : new Failure("usage", messageOf(error));
+    throw error instanceof InvalidOption
+      ? new Failure("usage", error.message)
+      : storeFailure(error);
   }
 }
 
-function isStore(error: unknown): boolean {
-  return error instanceof Error && "_tag" in error;
+function serverOptions(given: Given): ServerOptions {
+  return {
+    unsafeBind: isOn(given, "unsafeBind"),
+    allowCreateDefault: isOn(given, "allowCreateDefault"),
+    ...defined({
+      bind: settingValue(given, "bind"),
+      auth: authOf(settingValue(given, "auth")),
+      tlsCert: settingValue(given, "tlsCert"),
+      tlsKey: settingValue(given, "tlsKey"),
+      tlsClientCa: settingValue(given, "tlsClientCa"),
+      allowedHosts: settingValue(given, "allowedHosts")?.split(","),
+      readTimeoutMs: numberValue(given, "readTimeoutMs"),
+      writeTimeoutMs: numberValue(given, "writeTimeoutMs"),
+      maxBodyBytes: numberValue(given, "maxBodyBytes"),
+      rateLimit: numberValue(given, "rateLimit"),
+      maxStreams: numberValue(given, "maxStreams"),
+      instance: settingValue(given, "instance"),
+    }),
+  };
+}
+
+function authOf(mode: string | undefined): "none" | "token" | undefined {
+  if (mode === undefined || mode === "none" || mode === "token") return mode;
+  throw new Failure("usage", `"${mode}" is no way to ask who comes; there are none and token.`);
 }

@@ -4,6 +4,7 @@
  */
 import { readFileSync } from "node:fs";
 import { Failure, messageOf } from "./failure.js";
+import { durationMs, wholeNumber } from "./values.js";
 
 /** One setting. A flag that takes no value has none in angle brackets. */
 export interface Setting {
@@ -113,13 +114,14 @@ export const settings = {
     commands: serving,
     kind: "text",
   },
-  requireTokens: {
-    flag: "--require-tokens",
-    variable: "MILLRACE_REQUIRE_TOKENS",
-    key: "requireTokens",
-    says: "refuse requests without a token also on loopback",
+  auth: {
+    flag: "--auth <mode>",
+    variable: "MILLRACE_AUTH",
+    key: "auth",
+    default: "none on loopback, token elsewhere",
+    says: "whether callers need tokens: none or token",
     commands: serving,
-    kind: "switch",
+    kind: "text",
   },
   unsafeBind: {
     flag: "--unsafe-bind",
@@ -136,6 +138,59 @@ export const settings = {
     says: "let a queue named DEFAULT be created",
     commands: serving,
     kind: "switch",
+  },
+  allowedHosts: {
+    flag: "--allowed-hosts <names>",
+    variable: "MILLRACE_ALLOWED_HOSTS",
+    key: "allowedHosts",
+    says: "further values of the Host header that are served without a token (a comma list)",
+    commands: serving,
+    kind: "text",
+  },
+  readTimeoutMs: {
+    flag: "--read-timeout <duration>",
+    variable: "MILLRACE_READ_TIMEOUT",
+    key: "readTimeout",
+    default: "30s",
+    says: "how long a request may take to come in",
+    commands: serving,
+    kind: "duration",
+  },
+  writeTimeoutMs: {
+    flag: "--write-timeout <duration>",
+    variable: "MILLRACE_WRITE_TIMEOUT",
+    key: "writeTimeout",
+    default: "30s",
+    says: "how long a connection may be silent while an answer is on its way",
+    commands: serving,
+    kind: "duration",
+  },
+  maxBodyBytes: {
+    flag: "--max-body <bytes>",
+    variable: "MILLRACE_MAX_BODY",
+    key: "maxBody",
+    default: "524288",
+    says: "how large the body of a request may be",
+    commands: serving,
+    kind: "number",
+  },
+  rateLimit: {
+    flag: "--rate-limit <number>",
+    variable: "MILLRACE_RATE_LIMIT",
+    key: "rateLimit",
+    default: "1000 with tokens, else none",
+    says: "requests per second of one token or address",
+    commands: serving,
+    kind: "number",
+  },
+  maxStreams: {
+    flag: "--max-streams <number>",
+    variable: "MILLRACE_MAX_STREAMS",
+    key: "maxStreams",
+    default: "200",
+    says: "how many event streams may be open at once",
+    commands: serving,
+    kind: "number",
   },
   logLevel: {
     flag: "--log-level <level>",
@@ -268,4 +323,16 @@ export function settingValue(given: Given, name: SettingName): string | undefine
 export function isOn(given: Given, name: SettingName): boolean {
   const value = settingValue(given, name);
   return value !== undefined && !/^(?:0|false|no|off)$/i.test(value);
+}
+
+/** The value of a setting that is a number or a duration. */
+export function numberValue(given: Given, name: SettingName): number | undefined {
+  const text = settingValue(given, name);
+  if (text === undefined) return undefined;
+  const setting: Setting = settings[name];
+  try {
+    return setting.kind === "duration" ? durationMs(text) : wholeNumber(1)(text);
+  } catch (error) {
+    throw new Failure("usage", `${setting.key ?? name} is ${text}. ${messageOf(error)}`);
+  }
 }

@@ -4,7 +4,7 @@
  * such a module exports its `contract` by name, too.
  */
 import { createRequire } from "node:module";
-import { join, resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import type { ServiceContract } from "../contract/definition.js";
 import type { ConnectOptions } from "../service/connect.js";
@@ -63,6 +63,10 @@ export async function loadContract(given: string): Promise<ServiceContract> {
   throw new Failure("usage", `${given} exports no contract; export it by the name contract.`);
 }
 
+interface TsxPackage {
+  readonly exports: { readonly "./esm/api": { readonly import: { readonly default: string } } };
+}
+
 type Factory = (options: ConnectOptions) => unknown;
 
 async function importModule(given: string, path: string): Promise<Members> {
@@ -76,13 +80,16 @@ async function importModule(given: string, path: string): Promise<Members> {
 /** Node.js of this age runs no TypeScript by itself; tsx does, if it is installed next to the module or here. */
 async function allowTypeScript(path: string): Promise<void> {
   for (const place of [path, join(process.cwd(), "package.json"), import.meta.filename]) {
-    let found: string;
+    let description: string;
     try {
-      found = createRequire(place).resolve("tsx/esm/api");
+      description = createRequire(place).resolve("tsx/package.json");
     } catch {
       continue;
     }
-    const { register } = (await import(pathToFileURL(found).href)) as { register(): unknown };
+    // `require.resolve` would give what tsx has for `require`.
+    const { exports } = createRequire(place)(description) as TsxPackage;
+    const api = resolve(dirname(description), exports["./esm/api"].import.default);
+    const { register } = (await import(pathToFileURL(api).href)) as { register(): unknown };
     register();
     return;
   }
