@@ -224,8 +224,7 @@ async function removeJobs(
   rows: readonly JobRow[],
   { reason, force }: Required<DeleteChainOptions>,
 ): Promise<CommandRefused | null> {
-  const origin = () =>
-    ({ eventId: runtime.ids.eventId(), actor: actorOf(runtime) }) as const;
+  const origin = () => ({ eventId: runtime.ids.eventId(), actor: actorOf(runtime) }) as const;
   // A job that waits is removed with its chain; one that runs only by force.
   const remove = (job: Job): Command => {
     const mayRemove = force || job.state !== "active";

@@ -30,6 +30,8 @@ export interface UntypedOptions extends CreateOptions {
   readonly version?: number;
   /** The queue of a type that no contract names; the type's own by default. */
   readonly queue?: string;
+  /** Whether the job is the first of a chain even if its type names no continuations. */
+  readonly chain?: boolean;
 }
 
 type UntypedCreator = JobCreator<Json, Json, Json | undefined>;
@@ -81,7 +83,7 @@ export class UntypedJobs {
   createMany(
     type: string,
     jobs: readonly NewJob<Json>[],
-    options: Pick<UntypedOptions, "version" | "queue" | "tx"> = {},
+    options: Pick<UntypedOptions, "version" | "queue" | "chain" | "tx"> = {},
   ): AsyncResult<readonly Result<JobRef, CreateFailure>[], InsideFailure> {
     return this.#with(type, "a createMany", options, (creator, rest) =>
       creator.createMany(jobs, rest),
@@ -96,10 +98,14 @@ export class UntypedJobs {
   ): AsyncResult<Value, Failure | InvalidOption> {
     const problem = objectProblem(call, options);
     if (problem !== null) return refusal<Value, Failure | InvalidOption>(problem);
-    const { version, queue, ...rest } = options;
+    const { version, queue, chain = false, ...rest } = options;
     const target = this.#target(type, version, queue);
-    if (!(target instanceof InvalidOption)) return use(new JobCreator(this.#client, target), rest);
-    return refusal<Value, Failure | InvalidOption>(target);
+    if (target instanceof InvalidOption) return refusal<Value, Failure | InvalidOption>(target);
+    const creator = new JobCreator<Json, Json, Json | undefined>(
+      this.#client,
+      chain ? { ...target, startsChain: true } : target,
+    );
+    return use(creator, rest);
   }
 
   #target(

@@ -36,6 +36,11 @@ const rules = {
 /** What a name is the name of. */
 export type NameKind = keyof typeof rules;
 
+/** The pattern and the rule in words of a kind of names, for those who check names by schemas. */
+export function nameRule(kind: NameKind): { readonly pattern: RegExp; readonly rule: string } {
+  return rules[kind];
+}
+
 /** What is wrong with a name, as a sentence, or `null` when nothing is. */
 export function nameProblem(kind: NameKind, name: unknown): string | null {
   if (typeof name !== "string") return `A ${kind} name must be a string, not ${typeof name}.`;

@@ -30,6 +30,11 @@ export type SwapOutcome =
 /** The settings of a queue that an operator changes at run time. */
 export interface QueueSettings {
   readonly paused: boolean;
+  /** How many of its jobs may be active at once over all processes, in place of what contracts say. */
+  readonly maxActive?: number;
+  /** When they were last changed, and by whom. */
+  readonly changedAt?: number;
+  readonly changedBy?: string;
 }
 
 /** The ids of all records. */
@@ -45,5 +50,9 @@ export const recordId = {
   cancel: (service: string, jobId: string) => `cancel/${service}/${jobId}`,
   cancels: (service: string) => `cancel/${service}/`,
   contract: (service: string) => `contract/${service}`,
+  contracts: "contract/",
   cursor: (name: string) => `cursor/${name}`,
+  token: (id: string) => `token/${id}`,
+  tokens: "token/",
+  request: (caller: string, key: string) => `request/${caller}/${key}`,
 } as const;
