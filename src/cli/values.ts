@@ -44,8 +44,8 @@ export function wholeNumber(least: number, most = Number.MAX_SAFE_INTEGER) {
 }
 
 /** A whole number, or `none` to take a limit away. */
-export function limitOrNone(text: string): number | null {
-  return text === "none" ? null : wholeNumber(1)(text);
+export function limitOrNone(text: string): number | "none" {
+  return text === "none" ? "none" : wholeNumber(1)(text);
 }
 
 /** Collects an option that may be given several times, also as a comma list. */

@@ -29,13 +29,15 @@ export interface Ended {
 /** A command that runs. */
 export interface Running {
   readonly child: ChildProcess;
-  /** Resolves when stdout or stderr holds a match. */
+  /** Resolves when stdout or stderr holds a match, with its first group. */
   says(text: string | RegExp): Promise<string>;
   readonly ended: Promise<Ended>;
 }
 
 /** A folder of its own, gone after the test. */
-export async function freshPlace(environment: Readonly<Record<string, string>> = {}): Promise<Place> {
+export async function freshPlace(
+  environment: Readonly<Record<string, string>> = {},
+): Promise<Place> {
   const folder = await mkdtemp(join(tmpdir(), "millrace-cli-"));
   onTestFinished(() => rm(folder, { recursive: true, force: true }));
   return { folder, environment };
@@ -83,8 +85,9 @@ function running(child: ChildProcess): Running {
   const says = (text: string | RegExp) =>
     new Promise<string>((resolve, reject) => {
       const look = () => {
-        const found = typeof text === "string" ? [text] : text.exec(`${out}\n${err}`);
-        if (found === null || !`${out}\n${err}`.includes(found[0])) return;
+        const said = `${out}\n${err}`;
+        const found = said.match(text);
+        if (found === null) return;
         listeners.delete(look);
         resolve(found[1] ?? found[0]);
       };

@@ -71,7 +71,7 @@ export function addQueue(program: Command, run: Run): void {
       print(session, await ask<QueueAnswer>(await session.api(), "POST", "/v1/queues", { body }));
     },
   });
-  define<{ maxActive?: number | null }>(queue, run, {
+  define<{ maxActive?: number | "none" }>(queue, run, {
     words: "set <service> <queue>",
     says: "change a queue's limit",
     examples: [
@@ -83,7 +83,9 @@ export function addQueue(program: Command, run: Run): void {
     ],
     run: async (session, { args, options: { maxActive } }) => {
       if (maxActive === undefined) throw new Failure("usage", "Say what to set: --max-active.");
-      await request(session, "PATCH", args, "", { maxActive });
+      await request(session, "PATCH", args, "", {
+        maxActive: maxActive === "none" ? null : maxActive,
+      });
     },
   });
   for (const verb of ["pause", "resume"] as const) {

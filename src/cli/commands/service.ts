@@ -9,8 +9,7 @@ import { ago, fields } from "../words.js";
 
 interface ServiceAnswer {
   readonly name: string;
-  readonly instances: readonly string[] | number;
-  readonly workers: number;
+  readonly instances: number;
   readonly jobs: Readonly<Record<string, number>>;
   readonly hasContract: boolean;
 }
@@ -39,7 +38,7 @@ interface InfoAnswer {
 
 const serviceColumns: readonly Column<ServiceAnswer>[] = [
   { title: "service", value: ({ name }) => name },
-  { title: "workers", value: ({ workers }) => workers },
+  { title: "workers", value: ({ instances }) => instances },
   { title: "contract", value: ({ hasContract }) => (hasContract ? "accepted" : "none") },
   {
     title: "jobs",

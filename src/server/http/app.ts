@@ -62,7 +62,8 @@ interface Served {
 /** Makes an app. */
 export function createApp(options: AppOptions): App {
   const router = new Hono<{ Bindings: { readonly peer: Peer } }>();
-  const document = JSON.stringify(openApiDocument(allRoutes, options.backend.version));
+  // Made when it is first asked for: the command line opens an app for each command, and hardly ever asks.
+  let document: string | undefined;
   for (const route of allRoutes) {
     const served = { route, queryKinds: queryKindsOf(route.query) };
     const path = route.path.replaceAll(/\{(\w+)\}/g, ":$1");
@@ -73,6 +74,7 @@ export function createApp(options: AppOptions): App {
   router.get("/v1/openapi.json", (context) =>
     report(options, context.req.raw, "/v1/openapi.json", async () => {
       options.guard?.check(context.req.raw, "nothing");
+      document ??= JSON.stringify(openApiDocument(allRoutes, options.backend.version));
       return { status: 200, text: document, contentType: "application/json" };
     }),
   );
