@@ -12,7 +12,7 @@ export interface ServerSent {
 }
 
 /** How often a stream that breaks without having given anything is taken up again, and after which pause. */
-const breaksMax = 5;
+const breaksMax = 20;
 const pauseMs = 500;
 
 /** The most characters that one event may have. */

@@ -56,7 +56,7 @@ function serverOptions(given: Given): ServerOptions {
       tlsCert: settingValue(given, "tlsCert"),
       tlsKey: settingValue(given, "tlsKey"),
       tlsClientCa: settingValue(given, "tlsClientCa"),
-      allowedHosts: settingValue(given, "allowedHosts")?.split(","),
+      allowedHosts: settingValue(given, "allowHost")?.split(","),
       readTimeoutMs: numberValue(given, "readTimeoutMs"),
       writeTimeoutMs: numberValue(given, "writeTimeoutMs"),
       maxBodyBytes: numberValue(given, "maxBodyBytes"),

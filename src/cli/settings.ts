@@ -139,10 +139,10 @@ export const settings = {
     commands: serving,
     kind: "switch",
   },
-  allowedHosts: {
-    flag: "--allowed-hosts <names>",
-    variable: "MILLRACE_ALLOWED_HOSTS",
-    key: "allowedHosts",
+  allowHost: {
+    flag: "--allow-host <names>",
+    variable: "MILLRACE_ALLOW_HOST",
+    key: "allowHost",
     says: "further values of the Host header that are served without a token (a comma list)",
     commands: serving,
     kind: "text",
