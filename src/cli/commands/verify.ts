@@ -93,7 +93,7 @@ function report(
   output.document(document, () =>
     [
       `${grouped(events)} events and ${grouped(jobs)} jobs read.`,
-      ...listed.map(({ rule, sentence }) => `- ${rule}: ${sentence}`),
+      ...listed.map(violationText),
       violations.length === 0 ? "The log obeys every rule, and the lists say the same." : "",
     ]
       .filter((line) => line !== "")
@@ -103,4 +103,9 @@ function report(
     throw new Failure("conflict", `${violations.length} places break the rules.`, {
       code: "rules_broken",
     });
+}
+
+/** What the checker says of an event names the job already; what it says of a row does not. */
+function violationText({ rule, jobId, sentence }: Violation): string {
+  return `- ${rule}: ${sentence.includes(jobId) ? sentence : `Job ${jobId} ${sentence}.`}`;
 }
