@@ -146,7 +146,7 @@ export { type Completed, type HandlerOutcome, skip, snooze, terminate } from "./
 // Read and operate.
 
 export type { PresentType, WorkerPresence, WorkerRow } from "./client/presence.js";
-export type { Keys, Queues } from "./client/queues.js";
+export type { Keys, QueueChange, Queues } from "./client/queues.js";
 export type { JobDetails, KeyAsk, PageAsk, ReadFilter, Reads } from "./client/reads.js";
 export type {
   BlockerRow,

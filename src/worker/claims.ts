@@ -6,6 +6,7 @@ import type { Runtime } from "../client/runtime.js";
 import { laneOf } from "../core/order.js";
 import { batchMax, type ClaimAnswer, type ClaimAsk, type ClaimedJob } from "../engine/engine.js";
 import type { WorkerLane } from "./lane.js";
+import type { QueueLimits } from "./queue-limits.js";
 
 /** How long an idle worker sleeps at most: hints may be lost, so it looks by itself, ever more rarely. */
 const pollMinMs = 1_000;
@@ -29,6 +30,7 @@ const claimsMax = 2;
 export interface ClaimsOptions {
   readonly runtime: Runtime;
   readonly lanes: readonly WorkerLane[];
+  readonly limits: QueueLimits;
   /** How many places of the worker are free over all lanes. */
   readonly free: () => number;
   /** A job was claimed; `askedAt` is the monotonic time from which its lease counts. */
@@ -122,7 +124,7 @@ export class Claims {
     const askedAt = clock.monotonic();
     const now = engine.now();
     try {
-      const answer = await engine.claim(ask);
+      const answer = await engine.claim(this.#limited(ask));
       this.#reserve(ask, -1);
       this.#recovered();
       this.#isBusy = this.#takeAll(answer.jobs, askedAt, ask);
@@ -132,6 +134,18 @@ export class Claims {
       this.#isBusy = false;
       this.#failed(error);
     }
+  }
+
+  /** The same wish under the limits of operators. */
+  #limited(ask: ClaimAsk): ClaimAsk {
+    const { limits } = this.#options;
+    limits.refresh();
+    if (limits.isEmpty) return ask;
+    const lanes = ask.lanes.map((lane) => {
+      const queueMaxActive = limits.of(lane.queue);
+      return queueMaxActive === undefined ? lane : { ...lane, queueMaxActive };
+    });
+    return { ...ask, lanes };
   }
 
   /** Hands over what was claimed, and gives whether it was all that was asked for, of one lane at least. */

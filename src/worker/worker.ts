@@ -16,6 +16,7 @@ import { createLane, type Handler, type WorkerJob, type WorkerLane } from "./lan
 import { Leases } from "./leases.js";
 import { Notes } from "./notes.js";
 import { Presence } from "./presence.js";
+import { QueueLimits } from "./queue-limits.js";
 import type { RunningJobParts } from "./running-job.js";
 import { Settlements } from "./settlements.js";
 
@@ -76,6 +77,7 @@ class JobWorker implements Worker {
   readonly #notes: Notes;
   readonly #settlements: Settlements;
   readonly #claims: Claims;
+  readonly #limits: QueueLimits;
   readonly #presence: Presence;
   #state: WorkerState = "new";
   #running = 0;
@@ -107,9 +109,14 @@ class JobWorker implements Worker {
       settlements: this.#settlements,
       transactions: options.transactions,
     };
+    this.#limits = new QueueLimits(
+      runtime,
+      lanes.map((lane) => lane.ask.queue),
+    );
     this.#claims = new Claims({
       runtime,
       lanes,
+      limits: this.#limits,
       free: () => Math.min(this.#concurrency - this.#running, this.#unsettledFree()),
       onClaimed: (lane, claimed, askedAt) => this.#take(lane, claimed, askedAt),
     });
@@ -134,7 +141,7 @@ class JobWorker implements Worker {
       throw new Error(`The worker is ${this.#state}; a worker is started once. Make a new one.`);
     }
     this.#state = "running";
-    await this.#presence.start();
+    await Promise.all([this.#presence.start(), this.#limits.start()]);
     if (this.#state !== "running") return;
     this.#stopListening = this.#runtime.engine.wake("cancel", () => this.#leases.hint());
     this.#claims.start();

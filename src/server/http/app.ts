@@ -4,13 +4,18 @@
  *   name it → guard its origin → find its caller → count it → check what the caller may do → read and check its
  *   input → carry it out → answer, or refuse in one envelope → log and measure
  *
- * It takes a `Request` and gives a `Response`, so that it serves sockets and, in one process, the command line alike.
+ * It serves sockets and, in one process, the command line alike.
  */
-import { Hono } from "hono";
+
+import { randomBytes } from "node:crypto";
+import { RegExpRouter } from "hono/router/reg-exp-router";
+import { SmartRouter } from "hono/router/smart-router";
+import { TrieRouter } from "hono/router/trie-router";
 import type { z } from "zod";
-import { type Backend, freshRequestId } from "./backend.js";
+import type { Backend } from "./backend.js";
 import type { Caller } from "./caller.js";
-import { callerOf, checkNeed, type OriginGuard, type Peer } from "./guard.js";
+import { callerOf, checkNeed, type OriginGuard } from "./guard.js";
+import { type Incoming, incomingOf, type Outgoing, type Peer, responseOf } from "./incoming.js";
 import type { Limits } from "./limits.js";
 import { jsonSchemaOf, openApiDocument } from "./openapi.js";
 import { errorBody, Refused, refusalOf, refused } from "./refusal.js";
@@ -41,6 +46,9 @@ export interface AppOptions {
 
 /** An app that is open. */
 export interface App {
+  /** Answers a request that came over a socket. */
+  handle(request: Incoming): Promise<Outgoing>;
+  /** Answers a request of this process. */
   fetch(request: Request, peer?: Peer): Promise<Response>;
 }
 
@@ -54,92 +62,142 @@ const securityHeaders = {
   "X-Frame-Options": "DENY",
 } as const;
 
+/** A route, ready to be served. */
 interface Served {
   readonly route: Route;
+  readonly query: z.ZodObject | undefined;
   readonly queryKinds: QueryKinds;
 }
 
 /** Makes an app. */
 export function createApp(options: AppOptions): App {
-  const router = new Hono<{ Bindings: { readonly peer: Peer } }>();
-  // Made when it is first asked for: the command line opens an app for each command, and hardly ever asks.
-  let document: string | undefined;
-  for (const route of allRoutes) {
-    const served = { route, queryKinds: queryKindsOf(route.query) };
-    const path = route.path.replaceAll(/\{(\w+)\}/g, ":$1");
-    router.on(route.method.toUpperCase(), path, (context) =>
-      serve(options, served, context.req.raw, context.req.param(), context.env.peer),
-    );
+  const router = new SmartRouter<Served>({ routers: [new RegExpRouter(), new TrieRouter()] });
+  for (const route of [...allRoutes, documentRoute(options.backend.version)]) {
+    const query = route.query?.strict();
+    const served = { route, query, queryKinds: queryKindsOf(route.query) };
+    router.add(route.method.toUpperCase(), route.path.replaceAll(/\{(\w+)\}/g, ":$1"), served);
   }
-  router.get("/v1/openapi.json", (context) =>
-    report(options, context.req.raw, "/v1/openapi.json", async () => {
-      options.guard?.check(context.req.raw, "nothing");
-      document ??= JSON.stringify(openApiDocument(allRoutes, options.backend.version));
-      return { status: 200, text: document, contentType: "application/json" };
-    }),
-  );
-  router.notFound((context) =>
-    report(options, context.req.raw, "unmatched", async () => {
-      throw unmatched(new URL(context.req.url).pathname, context.req.method);
-    }),
-  );
+  const handle = (request: Incoming): Promise<Outgoing> => {
+    const { method, path } = request;
+    const [matches, stash] = router.match(method, path);
+    const [served, found] = matches[0] ?? [];
+    if (served === undefined || found === undefined)
+      return report(options, request, "unmatched", () => Promise.reject(unmatched(path, method)));
+    const params = stash === undefined ? found : indexed(found as Record<string, number>, stash);
+    return report(options, request, served.route.path, (requestId) =>
+      serve(options, served, { request, params, requestId }),
+    );
+  };
   return {
-    fetch: async (request, peer = { address: "local" }) => router.fetch(request, { peer }),
+    handle,
+    fetch: async (request, peer = { address: "local" }) =>
+      responseOf(await handle(incomingOf(request, peer))),
   };
 }
 
+/** The route of the description itself, which is made when it is first asked for: a command of one request does without. */
+function documentRoute(version: string): Route {
+  let text: string | undefined;
+  return {
+    ...{ method: "get", path: "/v1/openapi.json", operation: "openApi", group: "Meta" },
+    ...{ summary: "This document.", needs: "nothing", answers: {} },
+    handle: async () => {
+      text ??= JSON.stringify(openApiDocument(allRoutes, version));
+      return { status: 200, text, contentType: "application/json" };
+    },
+  };
+}
+
+/** The parameters of a path, which the router gives as places in what it matched. */
+function indexed(places: Record<string, number>, stash: readonly string[]): Record<string, string> {
+  const entries = Object.entries(places).map(([name, place]) => {
+    return [name, decoded(stash[place] ?? "")] as const;
+  });
+  return Object.fromEntries(entries);
+}
+
+function decoded(segment: string): string {
+  if (!segment.includes("%")) return segment;
+  try {
+    return decodeURIComponent(segment);
+  } catch {
+    return segment;
+  }
+}
+
+/** A request that has met its route. */
+interface Matched {
+  readonly request: Incoming;
+  readonly params: unknown;
+  readonly requestId: string;
+}
+
 /** Carries out one request of a route. */
-function serve(
+async function serve(
   options: AppOptions,
-  { route, queryKinds }: Served,
-  request: Request,
-  params: unknown,
-  peer: Peer,
-): Promise<Response> {
+  { route, query, queryKinds }: Served,
+  { request, params, requestId }: Matched,
+): Promise<Answer> {
   const { backend, limits, guard } = options;
-  return report(options, request, route.path, async (requestId) => {
-    guard?.check(request, isStream(request) ? "admin.stream" : route.needs);
-    const caller = options.caller ?? (await findCaller(options, route, request, peer));
-    if (route.needs !== "nothing") await limits.request(caller);
-    checkNeed(caller, route.needs);
-    const url = new URL(request.url);
-    const query = queryValues(url.searchParams, queryKinds);
-    const input = {
-      params: route.params && checked(route.params, params, "path"),
-      query: route.query ? checked(route.query.strict(), query, "query") : undefined,
-      body: route.body && checked(route.body, await readBody(options, route, request), "body"),
-    };
-    const { headers, signal } = request;
-    return route.handle({ backend, caller, ...input, headers, url, requestId, signal, limits });
+  guard?.check(request, isStream(request) ? "admin.stream" : route.needs);
+  const caller = options.caller ?? (await findCaller(options, route, request));
+  if (route.needs !== "nothing") await limits.request(caller);
+  checkNeed(caller, route.needs);
+  return route.handle({
+    backend,
+    caller,
+    limits,
+    requestId,
+    params: route.params && checked(route.params, params, "path"),
+    query: query && checked(query, queryValues(request.search, queryKinds), "query"),
+    body: route.body && checked(route.body, await readBody(options, route, request), "body"),
+    header: (name) => request.header(name),
+    path: request.path,
+    search: request.search,
+    get signal() {
+      return request.signal;
+    },
   });
 }
 
 /** Whether a request asks for an answer that goes on, which a page of another origin must not be able to read. */
-function isStream({ headers, url }: Request): boolean {
-  return (headers.get("accept") ?? "").includes("text/event-stream") || url.includes("stream=");
+function isStream(request: Incoming): boolean {
+  const accept = request.header("accept") ?? "";
+  return accept.includes("text/event-stream") || request.search.includes("stream=");
 }
 
 async function findCaller(
   { backend, limits }: AppOptions,
   route: Route,
-  request: Request,
-  peer: Peer,
+  request: Incoming,
 ): Promise<Caller> {
   const { auth, tokens } = backend;
-  if (route.needs === "nothing")
-    return { id: `address:${peer.address}`, actor: "admin:anonymous", capabilities: [] };
+  if (route.needs === "nothing") return anonymous;
   try {
-    return await callerOf(request, { auth, tokens, peer });
+    return await callerOf(request, auth, tokens);
   } catch (error) {
     if (error instanceof Refused && error.code === "unauthenticated")
-      await limits.failure(peer.address);
+      await limits.failure(request.peer.address);
     throw error;
   }
 }
 
-function readBody(options: AppOptions, route: Route, request: Request): Promise<unknown> {
+/** Whoever asks for what everybody may know. */
+const anonymous: Caller = { id: "anonymous", actor: "admin:anonymous", capabilities: [] };
+
+function readBody(options: AppOptions, route: Route, request: Incoming): Promise<unknown> {
   const bytesMax = route.bodyBytesMax ?? options.bodyBytesMax ?? bodyBytesMax;
   return bodyJson(request, bytesMax);
+}
+
+/** What makes the request ids of this process its own, and how many it has given. */
+const requestPrefix = `req-${randomBytes(6).toString("base64url")}`;
+let requestCount = 0;
+
+/** An id for a request that came without one. */
+function freshRequestId(): string {
+  requestCount++;
+  return `${requestPrefix}-${requestCount.toString(36)}`;
 }
 
 const requestIdPattern = /^[\x21-\x7e]{1,128}$/;
@@ -147,18 +205,18 @@ const requestIdPattern = /^[\x21-\x7e]{1,128}$/;
 /** Runs a request, and turns whatever comes of it into a response, a log line and a measurement. */
 async function report(
   { backend, onRequest }: AppOptions,
-  request: Request,
+  request: Incoming,
   route: string,
   run: (requestId: string) => Promise<Answer>,
-): Promise<Response> {
+): Promise<Outgoing> {
   const { clock, logger } = backend;
   const startedAt = clock.monotonic();
-  const given = request.headers.get("x-request-id");
+  const given = request.header("x-request-id");
   const requestId = given !== null && requestIdPattern.test(given) ? given : freshRequestId();
-  let response: Response;
+  let response: Outgoing;
   let refusal: Refused | undefined;
   try {
-    response = responseOf(await run(requestId), requestId);
+    response = outgoing(await run(requestId), requestId);
   } catch (error) {
     refusal = refusalOf(error) ?? internal(error, backend, requestId);
     response = refusalResponse(refusal, request, requestId);
@@ -175,23 +233,24 @@ async function report(
   return response;
 }
 
-function responseOf(answer: Answer, requestId: string): Response {
+function outgoing(answer: Answer, requestId: string): Outgoing {
   const { status, body, text, stream, contentType = "application/json", headers } = answer;
   const content = stream ?? text ?? (body === undefined ? null : JSON.stringify(body));
-  return new Response(content, {
+  return {
     status,
+    content,
     headers: {
       ...securityHeaders,
       "X-Request-Id": requestId,
       ...(content === null ? null : { "Content-Type": contentType }),
       ...headers,
     },
-  });
+  };
 }
 
-function refusalResponse(refusal: Refused, request: Request, requestId: string): Response {
+function refusalResponse(refusal: Refused, request: Incoming, requestId: string): Outgoing {
   const { status, retryAfterMs } = refusal;
-  const wantsProblem = request.headers.get("accept")?.includes("application/problem+json") ?? false;
+  const wantsProblem = request.header("accept")?.includes("application/problem+json") ?? false;
   const body = errorBody(refusal);
   const answer: Answer = {
     status,
@@ -203,7 +262,7 @@ function refusalResponse(refusal: Refused, request: Request, requestId: string):
       ...(typeof refusal.details?.allow === "string" && { Allow: refusal.details.allow }),
     },
   };
-  return responseOf(answer, requestId);
+  return outgoing(answer, requestId);
 }
 
 function problem(refusal: Refused, requestId: string): unknown {

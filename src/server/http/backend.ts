@@ -1,10 +1,10 @@
 /**
  * What the routes work with: the store, and what the server keeps in memory for all of them.
  */
-import { randomBytes } from "node:crypto";
 import { type Client, createClient } from "../../client/client.js";
 import type { IdSource } from "../../client/ids.js";
 import type { ActiveTrace } from "../../client/trace.js";
+import { UntypedJobs } from "../../client/untyped.js";
 import { type AcceptedContract, readAccepted } from "../../contract/acceptance.js";
 import type { ServiceContract } from "../../contract/definition.js";
 import { contractFrom } from "../../contract/from-manifest.js";
@@ -81,6 +81,16 @@ export class Services {
     return { ...client, runtime: { ...client.runtime, actor } };
   }
 
+  /** What creates jobs of a service for a caller. */
+  async creator(service: string, caller: Pick<Caller, "actor">): Promise<UntypedJobs> {
+    const known = this.#fresh(service) ?? (await this.#service(service));
+    const { client, contract } = known;
+    return new UntypedJobs(
+      { ...client, runtime: { ...client.runtime, actor: caller.actor } },
+      contract,
+    );
+  }
+
   /** The contract that creates of a service are checked by; without job types where none was accepted. */
   async contract(service: string): Promise<ServiceContract> {
     return (await this.#service(service)).contract;
@@ -94,6 +104,12 @@ export class Services {
   /** Forgets what it knows of a service, whose contract has changed. */
   forget(service: string): void {
     this.#known.delete(service);
+  }
+
+  #fresh(service: string): Known | undefined {
+    const known = this.#known.get(service);
+    const isFresh = known && this.#parts.clock.monotonic() - known.readAt < contractFreshMs;
+    return isFresh ? known : undefined;
   }
 
   async #service(service: string): Promise<Known> {
@@ -119,9 +135,4 @@ export class Services {
     this.#known.set(service, fresh);
     return fresh;
   }
-}
-
-/** An id for a request that came without one. */
-export function freshRequestId(): string {
-  return `req-${randomBytes(9).toString("base64url")}`;
 }

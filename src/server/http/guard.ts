@@ -5,24 +5,14 @@
 
 import type { AuthMode } from "./backend.js";
 import { type Caller, may } from "./caller.js";
+import type { Incoming } from "./incoming.js";
 import { refused } from "./refusal.js";
 import type { Need } from "./route.js";
 import type { Tokens } from "./tokens.js";
 
-/** What the listener knows of a connection. */
-export interface Peer {
-  /** The address that the connection came from. */
-  readonly address: string;
-  /** The name in the client certificate that was verified. */
-  readonly certificateName?: string;
-}
-
 /** Finds out who makes a request. */
-export async function callerOf(
-  request: Request,
-  { auth, tokens, peer }: { readonly auth: AuthMode; readonly tokens: Tokens; readonly peer: Peer },
-): Promise<Caller> {
-  const text = bearer(request.headers.get("authorization"));
+export async function callerOf(request: Incoming, auth: AuthMode, tokens: Tokens): Promise<Caller> {
+  const text = bearer(request.header("authorization"));
   if (text !== null) {
     const token = await tokens.find(text);
     if (token === null)
@@ -35,9 +25,9 @@ export async function callerOf(
   }
   switch (auth) {
     case "none":
-      return { id: `address:${peer.address}`, actor: "admin:local", capabilities: "all" };
+      return { id: `address:${request.peer.address}`, actor: "admin:local", capabilities: "all" };
     case "mtls": {
-      const name = peer.certificateName ?? "certificate";
+      const name = request.peer.certificateName ?? "certificate";
       return { id: `certificate:${name}`, actor: `admin:${name}`, capabilities: "all" };
     }
     case "token":
@@ -87,15 +77,15 @@ export class OriginGuard {
    * Refuses a request that a web page of another origin may have made: one for a host that is not ours, and a change
    * or a stream that the browser says comes from elsewhere.
    */
-  check(request: Request, need: Need): void {
-    const host = request.headers.get("host")?.toLowerCase();
+  check(request: Incoming, need: Need): void {
+    const host = request.header("host")?.toLowerCase();
     if (host === undefined || !this.#hosts.has(host)) {
       const message = `The host ${host ?? "(none)"} is not one of this server's; start it with --allow-host, or with tokens.`;
       throw refused("permission_denied", { reason: "host_not_allowed", field: "host", message });
     }
     if (need === "nothing" || need === "admin.read") return;
-    const origin = request.headers.get("origin");
-    const site = request.headers.get("sec-fetch-site");
+    const origin = request.header("origin");
+    const site = request.header("sec-fetch-site");
     const isOwn = origin === null || this.#isOwn(origin);
     if (isOwn && (site === null || site === "same-origin" || site === "none")) return;
     const message =

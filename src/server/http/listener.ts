@@ -2,15 +2,13 @@
  * The listener: sockets, TLS and time-outs, and the rule that nothing but loopback is served without asking who comes.
  */
 import { readFileSync } from "node:fs";
-import { createServer as createHttpServer, type IncomingMessage, type Server } from "node:http";
+import { createServer as createHttpServer, type Server } from "node:http";
 import { createServer as createHttpsServer } from "node:https";
 import type { AddressInfo } from "node:net";
-import type { TLSSocket } from "node:tls";
-import { getRequestListener } from "@hono/node-server";
 import { InvalidOption } from "../../client/errors.js";
 import type { App } from "./app.js";
 import type { AuthMode } from "./backend.js";
-import type { Peer } from "./guard.js";
+import { SocketRequest, send } from "./incoming.js";
 
 /** Where and how a server listens. */
 export interface ListenOptions {
@@ -141,11 +139,9 @@ export async function listen(
   await started(server, binding);
   const { port } = server.address() as AddressInfo;
   const app = appFor(port);
-  const handle = getRequestListener(
-    (request, { incoming }) => app.fetch(request, peerOf(incoming as IncomingMessage)),
-    { overrideGlobalObjects: false },
-  );
-  server.on("request", handle);
+  server.on("request", (message, response) => {
+    void app.handle(new SocketRequest(message, response)).then((answer) => send(response, answer));
+  });
   const host = binding.host.includes(":") ? `[${binding.host}]` : binding.host;
   const url = `${binding.tls ? "https" : "http"}://${host}:${port}`;
   let stopping: Promise<void> | undefined;
@@ -179,17 +175,4 @@ async function stopped(server: Server): Promise<void> {
     server.closeIdleConnections();
   });
   clearTimeout(timer);
-}
-
-function peerOf({ socket }: IncomingMessage): Peer {
-  const address = socket.remoteAddress ?? "unknown";
-  const certificate = (socket as Partial<TLSSocket>).getPeerCertificate?.();
-  const subject = certificate?.subject?.CN;
-  const certificateName = Array.isArray(subject) ? subject[0] : subject;
-  return certificateName ? { address, certificateName: nameOf(certificateName) } : { address };
-}
-
-/** A name that fits into an actor. */
-function nameOf(text: string): string {
-  return text.replaceAll(/[^A-Za-z0-9._@-]/g, "-").slice(0, 64);
 }

@@ -2,6 +2,7 @@
  * Reading a request: its body within a limit, its JSON, and its query by the types that the route's schema names.
  */
 import type { z } from "zod";
+import type { Incoming } from "./incoming.js";
 import { badArgument, refused } from "./refusal.js";
 
 /** How large a body may be unless the server or the route says otherwise. */
@@ -10,30 +11,13 @@ export const bodyBytesMax = 512 * 1024;
 /** How large the body of a bulk route may be. */
 export const bulkBytesMax = 8 * 1024 * 1024;
 
-/** Reads the body as text, and refuses one that is too large before it is all there. */
-export async function bodyText(request: Request, bytesMax: number): Promise<string> {
-  const declared = request.headers.get("content-length");
-  if (declared !== null) {
-    if (Number(declared) > bytesMax) throw tooLarge(bytesMax);
-    return request.text();
-  }
-  if (request.body === null) return "";
-  const chunks: Uint8Array[] = [];
-  let size = 0;
-  for await (const chunk of request.body as unknown as AsyncIterable<Uint8Array>) {
-    size += chunk.byteLength;
-    if (size > bytesMax) throw tooLarge(bytesMax);
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks).toString("utf8");
-}
-
 /** Reads the body as JSON. An empty one is an empty object, so that commands need none. */
-export async function bodyJson(request: Request, bytesMax: number): Promise<unknown> {
-  const contentType = request.headers.get("content-type");
-  const text = await bodyText(request, bytesMax);
-  if (text.trim() === "") return {};
-  if (contentType !== null && !/^application\/(?:[\w.+-]+\+)?json\s*(?:;|$)/i.test(contentType)) {
+export async function bodyJson(request: Incoming, bytesMax: number): Promise<unknown> {
+  const text = await request.text(bytesMax);
+  if (text === null) throw tooLarge(bytesMax);
+  if (text === "" || text.trim() === "") return {};
+  const contentType = request.header("content-type");
+  if (contentType !== null && contentType !== "application/json" && !jsonType.test(contentType)) {
     const message = `The body must be application/json, not ${contentType}.`;
     const parts = { status: 415, reason: "unsupported_media_type", field: "content-type", message };
     throw refused("invalid_argument", parts);
@@ -46,6 +30,8 @@ export async function bodyJson(request: Request, bytesMax: number): Promise<unkn
   }
 }
 
+const jsonType = /^application\/(?:[\w.+-]+\+)?json\s*(?:;|$)/i;
+
 function tooLarge(bytesMax: number) {
   const message = `The body is larger than ${bytesMax} bytes; send less, or in several requests.`;
   return refused("payload_too_large", { reason: "body_too_large", message, details: { bytesMax } });
@@ -55,10 +41,8 @@ function tooLarge(bytesMax: number) {
 export type QueryKinds = ReadonlyMap<string, "integer" | "boolean" | "list" | "text">;
 
 /** The values of a query, each as its kind has it. A word that does not fit stays, and its schema refuses it. */
-export function queryValues(
-  query: URLSearchParams,
-  kinds: QueryKinds,
-): { [name: string]: unknown } {
+export function queryValues(search: string, kinds: QueryKinds): { [name: string]: unknown } {
+  const query = new URLSearchParams(search);
   const values: { [name: string]: unknown } = {};
   for (const name of new Set(query.keys())) {
     const words = query.getAll(name);

@@ -17,8 +17,11 @@ export interface RouteRequest<Params = unknown, Query = unknown, Body = unknown>
   readonly params: Params;
   readonly query: Query;
   readonly body: Body;
-  readonly headers: Headers;
-  readonly url: URL;
+  /** A header by its name; `null` where there is none. */
+  readonly header: (name: string) => string | null;
+  readonly path: string;
+  /** The query as it came. */
+  readonly search: string;
   readonly requestId: string;
   readonly limits: Limits;
   /** Aborted when the caller has gone or the server stops. */

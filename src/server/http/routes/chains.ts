@@ -60,10 +60,11 @@ export const chainRoutes: readonly Route[] = [
         headers: { Link: "The next page." },
       },
     },
-    handle: async ({ backend, caller, query, url }) => {
+    handle: async (request) => {
+      const { backend, caller, query } = request;
       const ask = { service: "*", ...filterOf(query), ...pageAskOf(query) };
       const page = await listChains(backend.services.operator(caller), ask).orThrow();
-      return pageAnswer(page, url, rowBody);
+      return pageAnswer(page, request, rowBody);
     },
   }),
   route({

@@ -4,7 +4,7 @@
 import { z } from "zod";
 import type { Submission } from "../../../client/job-creator.js";
 import type { JobRef } from "../../../client/job-ref.js";
-import { UntypedJobs, type UntypedOptions } from "../../../client/untyped.js";
+import type { UntypedOptions } from "../../../client/untyped.js";
 import { contextFrom } from "../../../core/context.js";
 import type { JobContext } from "../../../core/job.js";
 import type { Json } from "../../../core/json.js";
@@ -158,8 +158,8 @@ type CreateRequest = RouteRequest<undefined, undefined, CreateIn>;
 
 /** Creates one job, under its Idempotency-Key if it has one. */
 export async function createOne(request: CreateRequest): Promise<Answer> {
-  const { backend, body, headers, caller } = request;
-  const key = headers.get("idempotency-key");
+  const { backend, body, caller } = request;
+  const key = request.header("idempotency-key");
   if (key === null) return submitOne(request);
   const { engine } = backend;
   const jobId = body.id ?? backend.ids.jobId();
@@ -203,12 +203,9 @@ async function submitOne(request: CreateRequest): Promise<Answer> {
 async function submit(request: CreateRequest): Promise<CreatedBody> {
   const { backend, caller, body } = request;
   const { service, type } = body;
-  const [client, contract] = await Promise.all([
-    backend.services.client(service, caller),
-    backend.services.contract(service),
-  ]);
+  const untyped = await backend.services.creator(service, caller);
   const options = { ...optionsOf(body), context: contextOf(request) };
-  const submitted = await new UntypedJobs(client, contract).submit(type, payloadOf(body), options);
+  const submitted = await untyped.submit(type, payloadOf(body), options);
   if (submitted.isErr()) throw submitted.error;
   return createdBody(body, submitted.value);
 }
@@ -252,11 +249,11 @@ function optionsOf(body: CreateIn): UntypedOptions {
 }
 
 /** The request and trace of a create: its own, or those of the request that brings it. */
-function contextOf({ body, headers, requestId }: CreateRequest): Partial<JobContext> {
+function contextOf({ body, header, requestId }: CreateRequest): Partial<JobContext> {
   const { requestId: named = requestId, traceparent, tracestate } = body.context ?? {};
-  const given = traceparent ?? validTraceparent(headers.get("traceparent"));
+  const given = traceparent ?? validTraceparent(header("traceparent"));
   if (given === undefined) return { requestId: named };
-  const state = traceparent === undefined ? headers.get("tracestate") : tracestate;
+  const state = traceparent === undefined ? header("tracestate") : tracestate;
   return { requestId: named, traceparent: given, ...(state && { tracestate: state }) };
 }
 

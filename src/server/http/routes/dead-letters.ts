@@ -53,10 +53,11 @@ export const deadLetterRoutes: readonly Route[] = [
     answers: {
       200: { description: "A page.", body: pageOf(rowOut), headers: { Link: "The next page." } },
     },
-    handle: async ({ backend, query, url }) => {
+    handle: async (request) => {
+      const { backend, query } = request;
       const filter = { ...filterOf(query), state: ["dead"] as const };
       const page = await backend.engine.query("jobs", { filter, ...pageAskOf(query) });
-      return pageAnswer(page, url, rowBody);
+      return pageAnswer(page, request, rowBody);
     },
   }),
   route({

@@ -73,12 +73,12 @@ export const eventRoutes: readonly Route[] = [
   }),
 ];
 
-function wantsStream({ headers }: RouteRequest): boolean {
-  return headers.get("accept")?.includes("text/event-stream") ?? false;
+function wantsStream({ header }: RouteRequest): boolean {
+  return header("accept")?.includes("text/event-stream") ?? false;
 }
 
 async function jobEvents(request: RouteRequest<z.output<typeof jobParams>>): Promise<Answer> {
-  const { backend, params, limits, signal, headers, caller } = request;
+  const { backend, params, limits, caller } = request;
   const ref = refOf(request);
   if (!wantsStream(request)) {
     const entries = await ref.events().orThrow();
@@ -87,7 +87,8 @@ async function jobEvents(request: RouteRequest<z.output<typeof jobParams>>): Pro
   checkNeed(caller, "admin.stream");
   // A job that is not there is said so at once, and not by a stream without events.
   await ref.events().orThrow();
-  const last = headers.get("last-event-id");
+  const { signal } = request;
+  const last = request.header("last-event-id");
   return eventStream({ clock: backend.clock, limits, signal }, (ends) =>
     ownEvents(ref, request, last, ends, params.id),
   );
@@ -127,10 +128,11 @@ function textOf({ id, name: event }: JobEvent, text: string): string {
 type FeedRequest = RouteRequest<undefined, z.output<typeof feedQuery>>;
 
 async function feed(request: FeedRequest): Promise<Answer> {
-  const { backend, query, limits, signal, headers, caller } = request;
+  const { backend, query, limits, caller } = request;
   if (!wantsStream(request)) return feedPage(request);
   checkNeed(caller, "admin.stream");
-  const given = headers.get("last-event-id") ?? query.cursor ?? null;
+  const { signal } = request;
+  const given = request.header("last-event-id") ?? query.cursor ?? null;
   const cursor = given !== null && /^\d{1,16}$|^start$/.test(given) ? given : null;
   const listen = async function* (ends: AbortSignal): AsyncIterable<string> {
     for await (const item of backend.hub.listen(cursor, ends))

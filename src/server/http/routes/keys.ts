@@ -34,7 +34,8 @@ export const keyRoutes: readonly Route[] = [
     answers: {
       200: { description: "A page.", body: pageOf(keyOut), headers: { Link: "The next page." } },
     },
-    handle: async ({ backend, query, url }) => {
+    handle: async (request) => {
+      const { backend, query } = request;
       const { service, type, limit, offset } = query;
       const page = await backend.engine.query("keys", {
         limit,
@@ -42,7 +43,7 @@ export const keyRoutes: readonly Route[] = [
         ...(type === undefined ? null : { type }),
         ...(offset === undefined ? null : { offset }),
       });
-      return pageAnswer(page, url, keyBody);
+      return pageAnswer(page, request, keyBody);
     },
   }),
   route({

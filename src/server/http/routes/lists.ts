@@ -133,14 +133,15 @@ export function pageAskOf(query: {
 
 type ListRequest = RouteRequest<undefined, z.output<typeof listQuery>>;
 
-async function listJobs({ backend, query, url, limits, signal }: ListRequest): Promise<Answer> {
+async function listJobs(request: ListRequest): Promise<Answer> {
+  const { backend, query, limits } = request;
   const filter = filterOf(query);
   const ask = pageAskOf(query);
   if (query.stream === "ndjson") {
-    const parts = { clock: backend.clock, limits, signal, endAfterMs: streamMs };
+    const parts = { clock: backend.clock, limits, signal: request.signal, endAfterMs: streamMs };
     return lineStream(parts, (ends) => rowLines(backend, filter, ends));
   }
-  return pageAnswer(await backend.engine.query("jobs", { filter, ...ask }), url, rowBody);
+  return pageAnswer(await backend.engine.query("jobs", { filter, ...ask }), request, rowBody);
 }
 
 /** Every job that matches, and then each of its changes, as lines. */

@@ -93,7 +93,7 @@ export function listOf<Entry extends z.ZodType>(entry: Entry) {
 /** A page for the wire, with the link to the next one. */
 export function pageAnswer<Row>(
   page: Page<Row>,
-  url: URL,
+  { path, search }: { readonly path: string; readonly search: string },
   bodyOf: (row: Row) => unknown,
 ): { readonly status: 200; readonly body: unknown; readonly headers?: { readonly Link: string } } {
   const { entries, count, offset, limit, nextOffset, nextCursor } = page;
@@ -102,12 +102,12 @@ export function pageAnswer<Row>(
     ...(nextOffset === undefined ? null : { nextOffset }),
     ...(nextCursor === undefined ? null : { nextCursor }),
   };
-  const next = new URLSearchParams(url.searchParams);
+  const next = new URLSearchParams(search);
   const byCursor = next.has("cursor") || nextOffset === undefined;
   if (byCursor && nextCursor !== undefined) {
     next.delete("offset");
     next.set("cursor", nextCursor);
   } else if (nextOffset === undefined) return { status: 200, body };
   else next.set("offset", String(nextOffset));
-  return { status: 200, body, headers: { Link: `<${url.pathname}?${next}>; rel="next"` } };
+  return { status: 200, body, headers: { Link: `<${path}?${next}>; rel="next"` } };
 }

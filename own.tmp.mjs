@@ -1,0 +1,10 @@
+import { connect, defineService, defineJob } from "millrace";
+import { z } from "zod";
+const shop = defineService("shop", { greet: defineJob({ payload: z.object({ orderId: z.string(), to: z.string(), items: z.array(z.number()) }) }) });
+const svc = await connect(shop, { url: process.argv[2] });
+const total = +process.argv[3]; let sent = 0;
+const c0 = process.cpuUsage(); const t0 = performance.now();
+await Promise.all(Array.from({ length: 64 }, async () => { while (sent++ < total) await svc.jobs.greet.create({ orderId: "o-1", to: "a@b.example", items: [1, 2, 3] }).orThrow(); }));
+const ms = performance.now() - t0;
+console.log(JSON.stringify({ perSecond: Math.round(total / ms * 1000), cpu: process.cpuUsage(c0) }));
+await svc.stop();
