@@ -11,7 +11,9 @@ COPY tsconfig.json tsconfig.build.json ./
 COPY src ./src
 RUN npm run build \
   && npm rebuild better-sqlite3 \
-  && npm install --no-save --omit=dev --ignore-scripts pg@8.23.1 @nats-io/transport-node@3.4.0 tsx@4.23.15
+  && npm prune --omit=dev --ignore-scripts
+# The drivers are optional, so that npm leaves them out; from here they are found beside the app.
+RUN npm install --prefix /drivers --ignore-scripts pg@8.23.1 @nats-io/transport-node@3.4.0
 
 FROM node:24-bookworm-slim
 ENV NODE_ENV=production
@@ -19,6 +21,7 @@ WORKDIR /app
 COPY --from=build /build/package.json ./
 COPY --from=build /build/node_modules ./node_modules
 COPY --from=build /build/dist ./dist
+COPY --from=build /drivers/node_modules /node_modules
 RUN ln -s /app/dist/cli/main.js /usr/local/bin/millrace \
   && mkdir /data \
   && chown node:node /data
