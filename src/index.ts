@@ -24,6 +24,7 @@ export {
   contractDiff,
 } from "./contract/diff.js";
 export { InvalidDefinition } from "./contract/errors.js";
+export type { IsolateOptions, IsolateSettings } from "./contract/isolate.js";
 export { type JobManifest, type Manifest, manifest } from "./contract/manifest.js";
 export type { SchemaIssue } from "./contract/schema.js";
 export type {
@@ -49,7 +50,13 @@ export type {
 } from "./service/chains.js";
 export { type ConnectOptions, connect } from "./service/connect.js";
 export { InvalidHandler, ServiceStopped } from "./service/errors.js";
-export type { ChainOutputOf, ContinueWith, HandlerOf } from "./service/inferred.js";
+export type {
+  ChainOutputOf,
+  ContinueWith,
+  HandlerOf,
+  IsolatedHandler,
+  OutsideHandlerOf,
+} from "./service/inferred.js";
 export type { JobFace, JobVersionFace } from "./service/job-face.js";
 export type { AnyService, Handlers, Service, ServiceJobs } from "./service/service.js";
 
@@ -141,6 +148,14 @@ export {
   type PrepareMode,
 } from "./worker/active-job.js";
 export type { BlockerOutcome } from "./worker/blockers.js";
+export { HandlerNotLoaded } from "./worker/isolate/errors.js";
+export type { IsolatedJob } from "./worker/isolate/isolated-job.js";
+export type {
+  ModuleParts,
+  OutsideJob,
+  OutsideSteps,
+  ProgramParts,
+} from "./worker/isolate/outside-handler.js";
 export { type Completed, type HandlerOutcome, skip, snooze, terminate } from "./worker/outcome.js";
 
 // Read and operate.

@@ -7,6 +7,7 @@ import type { Engine } from "../engine/engine.js";
 import type { Logger } from "../engine/logger.js";
 import type { Outbox } from "../engine/outbox.js";
 import type { IdSource } from "./ids.js";
+import type { Telemetry } from "./telemetry.js";
 
 /** What every part of a running service shares. */
 export interface Runtime {
@@ -19,6 +20,8 @@ export interface Runtime {
   readonly service: string;
   /** On whose behalf jobs are created and commanded; the process itself by default. */
   readonly actor?: Actor;
+  /** Who is told of creates, claims, tries and settlements; nobody by default. */
+  readonly telemetry?: Telemetry;
   /** Where creates in transactions of the caller's go, when the store cannot take part in them. */
   readonly outbox?: Outbox;
 }

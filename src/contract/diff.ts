@@ -68,6 +68,10 @@ const rules: { readonly [path: string]: Rule } = {
   deadLetter: { judge: switchedOff("jobs whose tries are exhausted are no longer kept as dead") },
   continuations: { judge: lost("a job that continues with one of them fails") },
   blockers: { judge: always("creates and handlers must name the same jobs to wait for") },
+  "isolate.memoryMb": { judge: lowered("a try that needs more is ended") },
+  "isolate.cpuSeconds": { judge: lowered("a try that needs more is ended") },
+  "isolate.environment": { judge: lost("a handler that reads one of them does not find it") },
+  "isolate.outputBytesMax": { judge: lowered("a try that prints more is ended") },
   "queue.maxActive": { judge: lowered("jobs wait that would have run") },
   "queue.maxAgeMs": { judge: lowered("jobs expire that would have run") },
   "keyConcurrency.key": {

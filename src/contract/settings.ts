@@ -3,6 +3,7 @@
  */
 import type { EndedState, StalePolicy, WhenFull } from "../core/job.js";
 import type { Backoff } from "../core/retry.js";
+import { type IsolateOptions, type IsolateSettings, resolveIsolate } from "./isolate.js";
 
 /** How failed tries are tried again. */
 export interface RetryOptions {
@@ -73,6 +74,11 @@ export interface JobOptions {
   readonly continuations?: readonly string[];
   /** The jobs that one of this type waits for: each with a name, and the type of the service that it is of. */
   readonly blockers?: { readonly [name: string]: string };
+  /**
+   * Runs every try in a process of its own, under these limits or, with `true`, under the defaults. The handler is then
+   * a module or a program: `handle({ module })` or `handle({ exec })`.
+   */
+  readonly isolate?: true | IsolateOptions;
 }
 
 /** The settings of a job type with every default filled in. */
@@ -96,6 +102,7 @@ export interface JobSettings {
   readonly retention: { readonly [State in EndedState]: number };
   readonly continuations: readonly string[];
   readonly blockers?: { readonly [name: string]: string };
+  readonly isolate?: IsolateSettings;
 }
 
 const secondMs = 1_000;
@@ -171,5 +178,6 @@ export function resolveSettings(options: JobOptions): JobSettings {
     retention: { ...retentionDefaults, ...options.retention },
     continuations: options.continuations ?? [],
     ...(options.blockers === undefined ? null : { blockers: options.blockers }),
+    ...(options.isolate === undefined ? null : { isolate: resolveIsolate(options.isolate) }),
   };
 }

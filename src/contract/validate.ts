@@ -7,6 +7,7 @@ import { nameProblem } from "../core/names.js";
 import { priorityMax, priorityMin } from "../core/order.js";
 import { backoffProblem, delayMaxMs } from "../core/retry.js";
 import { InvalidDefinition } from "./errors.js";
+import { cpuSecondsLimit, memoryMbRange, outputBytesLimit } from "./isolate.js";
 import { isSchema } from "./schema.js";
 import { type JobOptions, jobDefaults } from "./settings.js";
 
@@ -43,6 +44,7 @@ const jobChecks: Checks = {
   retention: () => null,
   continuations: namesCheck,
   blockers: blockersCheck,
+  isolate: () => null,
 };
 
 const retryChecks: Checks = {
@@ -69,6 +71,13 @@ const queueChecks: Checks = {
   maxAgeMs: whole(1, delayMaxMs),
 };
 
+const isolateChecks: Checks = {
+  memoryMb: whole(memoryMbRange.least, memoryMbRange.most),
+  cpuSeconds: whole(1, cpuSecondsLimit),
+  environment: environmentCheck,
+  outputBytesMax: whole(0, outputBytesLimit),
+};
+
 const retentionChecks: Checks = Object.fromEntries(endedStates.map((state) => [state, keptMs]));
 
 /** Options that later versions will know. */
@@ -78,8 +87,6 @@ const laterOptions: ReadonlySet<string> = new Set([
   "onSuccess",
   "onFail",
   "onEnd",
-  "isolate",
-  "exec",
   "sign",
   "secret",
 ]);
@@ -93,6 +100,8 @@ export function checkJobOptions(options: JobOptions & { readonly payload: unknow
   if (options.queue !== undefined) checkMembers("queue", options.queue, queueChecks);
   if (options.retention !== undefined)
     checkMembers("retention", options.retention, retentionChecks);
+  if (options.isolate !== undefined && options.isolate !== true)
+    checkMembers("isolate", options.isolate, isolateChecks);
   checkKeyConcurrency(options);
 }
 
@@ -166,6 +175,13 @@ function blockersCheck(value: unknown): string | null {
     Object.keys(value).length > 0 &&
     Object.values(value).every((type) => typeof type === "string");
   return good ? null : 'must name job types, such as { invoice: "createInvoice" }';
+}
+
+function environmentCheck(value: unknown): string | null {
+  const good =
+    Array.isArray(value) &&
+    value.every((name) => typeof name === "string" && /^[A-Za-z_][A-Za-z0-9_]*$/.test(name));
+  return good ? null : 'must be a list of names of environment variables, such as ["API_URL"]';
 }
 
 function schemaCheck(value: unknown): string | null {

@@ -158,6 +158,18 @@ export interface FeedItem {
   readonly event: JobEvent;
 }
 
+/** How much a process's own side of the store has to do. An engine gives the numbers that it has. */
+export interface EngineHealth {
+  /** Connections to the server that are open, and how many of them are in use. */
+  readonly connectionsOpen?: number;
+  readonly connectionsUsed?: number;
+  /** Calls that wait for a connection. */
+  readonly connectionsWaitedFor?: number;
+  /** Calls that wait for the batch under way before they go out as the next. */
+  readonly writesQueued?: number;
+  readonly readsQueued?: number;
+}
+
 /** What a wake-up hints at: something may be claimable, a job ended, or one was asked to stop. */
 export type WakeTopic = "ready" | "ended" | "cancel";
 
@@ -264,6 +276,12 @@ export interface Engine {
 
   /** Forgets `deleted` events older than a time, a bounded number of them. Gives how many. */
   prune(before: number): Promise<number>;
+
+  /** How busy this process's side of the store is now. Costs nothing. */
+  health?(): EngineHealth;
+
+  /** How many events a read model that follows the log lies behind it. Asked only of a store that has such a one. */
+  viewStatus?(): Promise<{ readonly lag: number }>;
 
   /** Carries out what was asked before, then lets go of the store. Idempotent. */
   close(): Promise<void>;

@@ -5,6 +5,7 @@ import { hostname } from "node:os";
 import { createClient } from "../client/client.js";
 import { InvalidOption } from "../client/errors.js";
 import { createIds, type IdSource, systemIds } from "../client/ids.js";
+import { openTelemetry } from "../client/open-telemetry/open.js";
 import {
   isObject,
   kindOf,
@@ -25,6 +26,7 @@ import { type Logger, silentLogger } from "../engine/logger.js";
 import { defaultUrl, openEngine, openOutbox } from "../engine/open.js";
 import type { Outbox } from "../engine/outbox.js";
 import type { KeeperTimings } from "../keeper/keeper.js";
+import { packageVersion } from "./package-version.js";
 import { Service } from "./service.js";
 
 /** How a service is connected. */
@@ -93,7 +95,13 @@ export async function connect<Entries extends JobEntries, Tx = undefined>(
       await outbox.provision();
     }
     const names = { instance, service: contract.name };
-    const runtime = { engine, clock, ids, logger, ...names, ...(outbox && { outbox }) };
+    const telemetry = await openTelemetry({ clock, instance, version: packageVersion() });
+    const runtime = {
+      ...{ engine, clock, ids, logger },
+      ...names,
+      ...(telemetry && { telemetry }),
+      ...(outbox && { outbox }),
+    };
     const client = createClient(runtime, contract, await openTelemetryTrace());
     return new Service<Entries, Tx>(client, contract, {
       ownsEngine,

@@ -5,6 +5,7 @@ import type { Client } from "../client/client.js";
 import { JobCreator } from "../client/job-creator.js";
 import type { Stored } from "../client/stored.js";
 import type { BoundJob, JobDefinition, JobEntries, JobEntry } from "../contract/definition.js";
+import type { OutsideHandler } from "../worker/isolate/outside-handler.js";
 import type { Handler } from "../worker/worker.js";
 import type {
   BlockerInputsOf,
@@ -12,13 +13,14 @@ import type {
   DefinitionAt,
   HandlerOf,
   InputOf,
+  OutsideHandlerOf,
   PayloadOf,
   ValueOf,
   VersionOf,
 } from "./inferred.js";
 
 /** Takes a handler for one version of a type. */
-export type Register = (bound: BoundJob, handler: Handler) => void;
+export type Register = (bound: BoundJob, handler: Handler | OutsideHandler) => void;
 
 /** One version of a job type: makes its jobs and handles them. */
 export class JobVersionFace<
@@ -48,12 +50,17 @@ export class JobVersionFace<
   }
 
   /**
-   * Registers the handler of this version. Throws `InvalidHandler` when it has one already
-   * or the service has started.
+   * Registers the handler of this version: a function, or for an isolated type a module or a program. Throws
+   * `InvalidHandler` when it has one already or the service has started.
+   *
+   * @example
+   * service.jobs.transcode.handle({ module: new URL("./transcode.js", import.meta.url) });
    */
-  handle(handler: HandlerOf<Definition, Entries, Tx>): void {
+  handle(
+    handler: HandlerOf<Definition, Entries, Tx> | OutsideHandlerOf<Definition, Entries, Tx>,
+  ): void {
     // The worker checks the payload against the schema that the handler's type comes from.
-    this.#register(this.#bound, handler as Handler);
+    this.#register(this.#bound, handler as Handler | OutsideHandler);
   }
 }
 

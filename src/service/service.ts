@@ -19,10 +19,18 @@ import {
 import type { Engine } from "../engine/engine.js";
 import { createKeeper, type Keeper, type KeeperTimings } from "../keeper/keeper.js";
 import { Relay } from "../keeper/relay.js";
-import { createWorker, type Handler, type Worker, type WorkerJob } from "../worker/worker.js";
+import { Isolation } from "../worker/isolate/isolation.js";
+import { handlerProblem, type OutsideHandler } from "../worker/isolate/outside-handler.js";
+import {
+  createWorker,
+  graceDefaultMs,
+  type Handler,
+  type Worker,
+  type WorkerJob,
+} from "../worker/worker.js";
 import { Chains } from "./chains.js";
 import { InvalidHandler, ServiceStopped } from "./errors.js";
-import type { CurrentOf, HandlerOf } from "./inferred.js";
+import type { CurrentOf, HandlerOf, OutsideHandlerOf } from "./inferred.js";
 import { JobFace } from "./job-face.js";
 import { packageVersion } from "./package-version.js";
 
@@ -36,7 +44,9 @@ export type ServiceJobs<Entries extends JobEntries, Tx = undefined> = {
 
 /** Handlers by the name of their type. */
 export type Handlers<Entries extends JobEntries, Tx = undefined> = {
-  readonly [Type in keyof Entries]?: HandlerOf<CurrentOf<Entries[Type]>, Entries, Tx>;
+  readonly [Type in keyof Entries]?:
+    | HandlerOf<CurrentOf<Entries[Type]>, Entries, Tx>
+    | OutsideHandlerOf<CurrentOf<Entries[Type]>, Entries, Tx>;
 };
 
 /** How a service runs. */
@@ -80,6 +90,7 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
   readonly #contract: ServiceContract;
   readonly #settings: ServiceSettings;
   readonly #handlers = new Map<string, WorkerJob>();
+  readonly #isolation: Isolation;
   readonly #whenStopped: Promise<void>;
   #reportStopped: (stopping: Promise<void>) => void = () => {};
   #worker: Worker | null = null;
@@ -96,6 +107,7 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
     this.#client = client;
     this.#contract = contract;
     this.#settings = settings;
+    this.#isolation = new Isolation(client.runtime, settings.graceMs ?? graceDefaultMs);
     this.jobs = this.#faces();
     this.untyped = new UntypedJobs(client, contract);
     this.chains = new Chains(client);
@@ -199,6 +211,7 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
     try {
       await this.#keeper?.start();
       await this.#relay?.start();
+      await this.#isolation.start();
       await this.#worker?.start();
     } catch (fault) {
       await this.#halt();
@@ -221,12 +234,13 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
     try {
       await this.#worker?.stop();
     } finally {
-      await Promise.all([this.#keeper?.stop(), this.#relay?.stop()]);
+      await Promise.all([this.#keeper?.stop(), this.#relay?.stop(), this.#isolation.stop()]);
     }
   }
 
   #faces(): ServiceJobs<Entries, Tx> {
-    const register = (bound: BoundJob, handler: Handler) => this.#register(bound, handler);
+    const register = (bound: BoundJob, handler: Handler | OutsideHandler) =>
+      this.#register(bound, handler);
     const byType = new Map<string, [BoundJob, ...BoundJob[]]>();
     for (const bound of boundJobs(this.#contract)) {
       const versions = byType.get(bound.type);
@@ -240,19 +254,21 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
     return Object.fromEntries(faces) as ServiceJobs<Entries, Tx>;
   }
 
-  #register(bound: BoundJob, handler: Handler): void {
+  #register(bound: BoundJob, handler: Handler | OutsideHandler): void {
     const { type } = bound;
     const { version } = bound.definition.settings;
     const refuse = (message: string): never => {
       throw new InvalidHandler({ type, message });
     };
-    if (typeof handler !== "function") refuse(`The handler of ${type} must be a function.`);
+    const problem = handlerProblem(bound, handler);
+    if (problem !== null) refuse(problem);
     if (this.#starting !== null)
       refuse(`The handler of ${type} comes too late; register it before start().`);
     const name = `${type}@${version}`;
     if (this.#handlers.has(name))
       refuse(`${type} version ${version} has a handler already; a type has one in a process.`);
-    this.#handlers.set(name, { bound, handler });
+    const own = typeof handler === "function" ? handler : this.#isolation.handler(bound, handler);
+    this.#handlers.set(name, { bound, handler: own });
   }
 
   #stopped(): ServiceStopped {

@@ -11,6 +11,7 @@
 import { InvalidResult } from "../client/errors.js";
 import type { Runtime } from "../client/runtime.js";
 import { validate } from "../contract/schema.js";
+import { jobFields } from "../engine/logger.js";
 import { namedBlockers } from "./blockers.js";
 import type { Outcome } from "./conclude.js";
 import type { Hold } from "./hold.js";
@@ -29,6 +30,7 @@ export async function runAttempt(hold: Hold, parts: RunningJobParts): Promise<At
   try {
     outcome = await steps(hold, parts);
   } catch (thrown) {
+    if (!isHandlerOutcome(thrown)) runtime.telemetry?.recorder()?.thrown(thrown);
     outcome = thrownOutcome(hold, thrown, runtime);
   }
   if (hold.completion !== undefined) outcome = await completed(hold, outcome, runtime);
@@ -49,7 +51,7 @@ async function completed(hold: Hold, outcome: Outcome, runtime: Runtime): Promis
   }
   if (hold.phase === "settled") {
     if (failure === undefined && outcome.kind !== "returned") {
-      const fields = { jobId: hold.job.id, type: hold.job.type, outcome: outcome.kind };
+      const fields = { ...jobFields(hold.job), outcome: outcome.kind };
       runtime.logger.warn(fields, "A handler went wrong after it had completed its job.");
     }
     return { kind: "settled" };
@@ -107,7 +109,7 @@ function deadlineHasCome({ job }: Hold, runtime: Runtime): boolean {
 /** Jobs keep no stack traces, so that the log is the place to find one. */
 function threw({ job, aborted }: Hold, thrown: unknown, { logger }: Runtime): Outcome {
   if (aborted === undefined) {
-    const fields = { jobId: job.id, type: job.type, tries: job.tries, error: thrown };
+    const fields = { ...jobFields(job), tries: job.tries, error: thrown };
     logger.warn(fields, "A handler threw.");
   }
   return { kind: "threw", error: jobError(thrown, "error") };

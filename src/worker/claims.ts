@@ -120,11 +120,15 @@ export class Claims {
   }
 
   async #carryOut(ask: ClaimAsk): Promise<void> {
-    const { engine, clock } = this.#options.runtime;
+    const { engine, clock, telemetry } = this.#options.runtime;
     const askedAt = clock.monotonic();
     const now = engine.now();
+    const recorder = telemetry?.recorder();
     try {
-      const answer = await engine.claim(this.#limited(ask));
+      const limited = this.#limited(ask);
+      const answer = await (recorder
+        ? recorder.receive(() => engine.claim(limited))
+        : engine.claim(limited));
       this.#reserve(ask, -1);
       this.#recovered();
       this.#isBusy = this.#takeAll(answer.jobs, askedAt, ask);

@@ -7,6 +7,7 @@ import { keepAlive } from "../client/keep-alive.js";
 import type { Runtime } from "../client/runtime.js";
 import type { TransactionSource } from "../client/transactions/source.js";
 import type { ClaimedJob } from "../engine/engine.js";
+import { jobFields } from "../engine/logger.js";
 import { type AttemptOutcome, runAttempt } from "./attempt.js";
 import { Claims } from "./claims.js";
 import { conclude } from "./conclude.js";
@@ -19,11 +20,12 @@ import { Presence } from "./presence.js";
 import { QueueLimits } from "./queue-limits.js";
 import type { RunningJobParts } from "./running-job.js";
 import { Settlements } from "./settlements.js";
+import { triedOf } from "./tried.js";
 
 export type { Handler, WorkerJob };
 
 /** How long a handler that was asked to stop keeps its place, unless the options say otherwise. */
-const graceDefaultMs = 10_000;
+export const graceDefaultMs = 10_000;
 
 /** How many outcomes for each of its places may wait for the store before the worker claims no more. */
 const unsettledShareMax = 4;
@@ -216,7 +218,15 @@ class JobWorker implements Worker {
   }
 
   async #attempt(hold: Hold): Promise<void> {
-    this.#finish(hold, await runAttempt(hold, this.#parts));
+    const recorder = this.#runtime.telemetry?.recorder();
+    const outcome = recorder
+      ? await recorder.process(
+          hold.job,
+          () => runAttempt(hold, this.#parts),
+          (tried) => triedOf(hold, tried),
+        )
+      : await runAttempt(hold, this.#parts);
+    this.#finish(hold, outcome);
   }
 
   #giveBack(hold: Hold): void {
@@ -245,7 +255,7 @@ class JobWorker implements Worker {
   }
 
   #reportReturn(hold: Hold, outcome: AttemptOutcome): void {
-    const fields = { jobId: hold.job.id, type: hold.job.type, outcome: outcome.kind };
+    const fields = { ...jobFields(hold.job), outcome: outcome.kind };
     this.#runtime.logger.warn(fields, "A handler that had been abandoned has returned.");
   }
 

@@ -14,6 +14,7 @@ import type {
   DueAsk,
   DueJob,
   Engine,
+  EngineHealth,
   FeedItem,
   HeldLease,
   LoadedJob,
@@ -345,7 +346,7 @@ export class NatsEngine implements Engine {
 
   async head(): Promise<string> {
     return this.#call(async () => {
-      const last = await this.#port.last("jobs", this.#subjects.feedFilter());
+      const last = await this.#port.last("jobs", this.#subjects.headFilter());
       return String(last?.seq ?? 0);
     });
   }
@@ -359,6 +360,10 @@ export class NatsEngine implements Engine {
     if (this.#subjects.scope !== undefined) return 0;
     const parts = { port: this.#port, log: this.#log, subjects: this.#subjects };
     return this.#call(() => forgetDeletions(parts, before));
+  }
+
+  health(): EngineHealth {
+    return { writesQueued: this.#log.waiting };
   }
 
   close(): Promise<void> {

@@ -92,6 +92,11 @@ export class Subjects {
     return `${this.prefix}.*.${this.#scope()}.>`;
   }
 
+  /** What the newest message of the log is asked by. Where all may be read, the server need not compare subjects. */
+  headFilter(): string {
+    return this.scope === undefined ? ">" : this.feedFilter();
+  }
+
   /** The deletions that may be read. */
   deletedFilter(): string {
     return `${this.prefix}.jobs.${this.#scope()}.*.*.deleted`;

@@ -12,6 +12,7 @@ import type {
   DueAsk,
   DueJob,
   Engine,
+  EngineHealth,
   FeedItem,
   HeldLease,
   LoadedJob,
@@ -251,6 +252,16 @@ class PostgresEngine implements Engine {
   async prune(before: number): Promise<number> {
     this.#checkOpen();
     return this.#writer.prune(before);
+  }
+
+  health(): EngineHealth {
+    const { open, used, waitedFor } = this.#database.load;
+    return {
+      connectionsOpen: open,
+      connectionsUsed: used,
+      connectionsWaitedFor: waitedFor,
+      writesQueued: this.#writer.waiting,
+    };
   }
 
   close(): Promise<void> {

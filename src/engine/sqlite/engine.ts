@@ -17,6 +17,7 @@ import type {
   DueAsk,
   DueJob,
   Engine,
+  EngineHealth,
   FeedItem,
   HeldLease,
   LoadedJob,
@@ -231,6 +232,10 @@ class SqliteEngine implements Engine {
   async prune(before: number): Promise<number> {
     const [count] = await this.#write("prune", [before]);
     return count ?? 0;
+  }
+
+  health(): EngineHealth {
+    return { writesQueued: this.#writer.waiting, readsQueued: this.#reader?.waiting ?? 0 };
   }
 
   close(): Promise<void> {
