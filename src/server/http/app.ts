@@ -72,8 +72,7 @@ interface Served {
 /** Makes an app. */
 export function createApp(options: AppOptions): App {
   const router = new SmartRouter<Served>({ routers: [new RegExpRouter(), new TrieRouter()] });
-  const document = JSON.stringify(openApiDocument(allRoutes, options.backend.version));
-  for (const route of [...allRoutes, documentRoute(document)]) {
+  for (const route of [...allRoutes, documentRoute(options.backend.version)]) {
     const query = route.query?.strict();
     const served = { route, query, queryKinds: queryKindsOf(route.query) };
     router.add(route.method.toUpperCase(), route.path.replaceAll(/\{(\w+)\}/g, ":$1"), served);
@@ -96,12 +95,16 @@ export function createApp(options: AppOptions): App {
   };
 }
 
-/** The route of the description itself. */
-function documentRoute(document: string): Route {
+/** The route of the description itself, which is made when it is first asked for: a command of one request does without. */
+function documentRoute(version: string): Route {
+  let text: string | undefined;
   return {
     ...{ method: "get", path: "/v1/openapi.json", operation: "openApi", group: "Meta" },
     ...{ summary: "This document.", needs: "nothing", answers: {} },
-    handle: async () => ({ status: 200, text: document, contentType: "application/json" }),
+    handle: async () => {
+      text ??= JSON.stringify(openApiDocument(allRoutes, version));
+      return { status: 200, text, contentType: "application/json" };
+    },
   };
 }
 

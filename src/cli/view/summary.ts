@@ -1,8 +1,11 @@
-// What is told at the end: jobs by state, throughput, and the history of one job.
-import { type JobEvent, type JobRow, jobStates, type Service } from "millrace";
-import type { ShopJobs } from "./contract.js";
-import type { Traffic } from "./customers.js";
-import { detailOf } from "./happening.js";
+/**
+ * What is told at the end: jobs by state, throughput, and the history of one job.
+ */
+import type { Reads } from "../../client/reads.js";
+import type { JobEvent } from "../../core/event.js";
+import { jobStates } from "../../core/job.js";
+import { type JobRow, pageMax } from "../../engine/query.js";
+import { detailOf } from "../event-words.js";
 import { bar, duration, grouped, type Paint, stateColours } from "./paint.js";
 import { type Counts, endedCount } from "./watch.js";
 
@@ -10,16 +13,16 @@ const barWidth = 30;
 
 /** What the summary says. */
 export interface SummaryParts {
-  readonly service: Service<ShopJobs>;
+  readonly reads: Reads;
   readonly paint: Paint;
   readonly counts: Counts;
-  readonly traffic: Traffic;
+  readonly created: number;
   readonly endedBefore: number;
   readonly elapsedMs: number;
 }
 
 /** The summary by state, with throughput. */
-export function summary({ paint, counts, traffic, endedBefore, elapsedMs }: SummaryParts): string {
+export function summary({ paint, counts, created, endedBefore, elapsedMs }: SummaryParts): string {
   const states = jobStates.filter((state) => counts[state] > 0);
   const most = Math.max(...states.map((state) => counts[state]), 1);
   const ended = endedCount(counts) - endedBefore;
@@ -31,16 +34,15 @@ export function summary({ paint, counts, traffic, endedBefore, elapsedMs }: Summ
       return `  ${state.padEnd(11)} ${grouped(counts[state]).padStart(9)}  ${paint(stateColours[state], drawn)}`.trimEnd();
     }),
     "",
-    `  ${grouped(traffic.created)} jobs created, ${grouped(ended)} ended in ${duration(elapsedMs)}: ${rate} jobs/s, each of them durable.`,
-    `  ${grouped(traffic.coalesced)} stock syncs were merged into one that was waiting already.`,
+    `  ${grouped(created)} jobs created, ${grouped(ended)} ended in ${duration(elapsedMs)}: ${rate} jobs/s, each of them durable.`,
   ].join("\n");
 }
 
 /** The history of the job that has the most to tell, as a timeline. */
-export async function timeline({ service, paint }: SummaryParts): Promise<string | null> {
-  const row = await mostTried(service);
+export async function timeline({ reads, paint }: SummaryParts): Promise<string | null> {
+  const row = await mostTried(reads);
   if (row === null) return null;
-  const events = await service.reads.events(row.id).orThrow();
+  const events = await reads.events(row.id).orThrow();
   const startedAt = events[0]?.at ?? 0;
   const tries = row.tries === 1 ? "1 try" : `${row.tries} tries`;
   return [
@@ -55,10 +57,10 @@ function timelineLine(event: JobEvent, startedAt: number, paint: Paint): string 
   return `  ${at}  ${name} ${event.actor.split(":")[0]?.padEnd(6)}  ${detailOf(event)}`.trimEnd();
 }
 
-/** A charged card that took the most tries; the newest of them. */
-async function mostTried(service: Service<ShopJobs>): Promise<JobRow | null> {
-  const ask = { type: "chargeCard", state: ["completed"], limit: 100 } as const;
-  const { entries } = await service.reads.jobs(ask).orThrow();
+/** Of the jobs that completed last the one that took the most tries; the newest of them. */
+async function mostTried(reads: Reads): Promise<JobRow | null> {
+  const ask = { state: ["completed"], limit: pageMax } as const;
+  const { entries } = await reads.jobs(ask).orThrow();
   return entries.reduce<JobRow | null>(
     (best, row) => (best && best.tries >= row.tries ? best : row),
     null,

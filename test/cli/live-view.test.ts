@@ -1,13 +1,12 @@
-// The live view of the example shop: it draws in place and keeps within the terminal.
+// The live view of `millrace dev`: it draws in place and keeps within the terminal.
 import type { WriteStream } from "node:tty";
 import { type JobEvent, jobStates } from "millrace";
 import { describe, expect, it } from "vitest";
-import { LiveView } from "../examples/shop/live-view.js";
-import { bar, duration, type Paint } from "../examples/shop/paint.js";
-import type { Counts, Picture } from "../examples/shop/watch.js";
+import { LiveView } from "#millrace/cli/view/live-view.js";
+import { bar, duration, type Paint } from "#millrace/cli/view/paint.js";
+import type { Counts, Picture } from "#millrace/cli/view/watch.js";
 
 const unpainted: Paint = (_, text) => text;
-const traffic = { created: 1_234, coalesced: 0, isOver: false };
 
 function terminal(columns: number, rows: number) {
   const written: string[] = [];
@@ -29,6 +28,7 @@ function picture(running: number): Picture {
   };
   return {
     counts,
+    created: 1_234,
     running: Array.from({ length: running }, (_, index) => ({
       id: `job-${index}`,
       type: "renderInvoice",
@@ -54,7 +54,7 @@ describe("the live view", () => {
     { columns: 40, rows: 12 },
   ])("fits $columns columns and $rows rows", ({ columns, rows }) => {
     const { written, out } = terminal(columns, rows);
-    new LiveView(out, unpainted, "A title that is ".repeat(20)).show(picture(30), traffic, 1_500);
+    new LiveView(out, unpainted, "A title that is ".repeat(20)).show(picture(30), 1_500);
     const drawn = written.at(-1) ?? "";
     // biome-ignore lint/suspicious/noControlCharactersInRegex: the codes are what is taken out.
     const lines = drawn.replaceAll(/\u001b\[[\d?]*[A-Za-z]|\r/g, "").split("\n");
@@ -65,12 +65,12 @@ describe("the live view", () => {
   it("draws over what it drew before, and below what was said since", () => {
     const { written, out } = terminal(80, 24);
     const view = new LiveView(out, unpainted, "Shop");
-    view.show(picture(1), traffic, 100);
+    view.show(picture(1), 100);
     const lines = (written.at(-1)?.match(/\n/g) ?? []).length;
-    view.show(picture(1), traffic, 200);
+    view.show(picture(1), 200);
     expect(written.at(-1)?.startsWith(`\u001b[${lines}A`)).toBe(true);
     view.say("Stopping.");
-    view.show(picture(1), traffic, 300);
+    view.show(picture(1), 300);
     expect(written.at(-1)?.startsWith("\r")).toBe(true);
   });
 });

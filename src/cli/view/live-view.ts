@@ -1,8 +1,9 @@
-// The live view: drawn in place on a terminal, sized to it, several times a second.
+/**
+ * The live view: drawn in place on a terminal, sized to it, several times a second.
+ */
 import type { WriteStream } from "node:tty";
-import { jobStates } from "millrace";
-import type { Traffic } from "./customers.js";
-import { detailOf } from "./happening.js";
+import { jobStates } from "../../core/job.js";
+import { detailOf } from "../event-words.js";
 import { bar, duration, grouped, type Paint, stateColours } from "./paint.js";
 import { endedCount, type Picture, type Running } from "./watch.js";
 
@@ -22,7 +23,7 @@ const alwaysShown: ReadonlySet<string> = new Set(["pending", "active", "retry", 
 
 /** A view that is given pictures, one after another. */
 export interface View {
-  show(picture: Picture, traffic: Traffic, elapsedMs: number): void;
+  show(picture: Picture, elapsedMs: number): void;
   /** Says something once, above what comes next. */
   say(text: string): void;
   stop(): void;
@@ -42,14 +43,10 @@ export class LiveView implements View {
     out.write(hideCursor);
   }
 
-  show(picture: Picture, traffic: Traffic, elapsedMs: number): void {
+  show(picture: Picture, elapsedMs: number): void {
     const width = Math.max(this.#out.columns ?? 80, 40) - 1;
     const height = Math.max(this.#out.rows ?? 24, 10) - 1;
-    const head = [
-      ...this.#heading(picture, traffic, elapsedMs, width),
-      "",
-      ...this.#states(picture, width),
-    ];
+    const head = [...this.#heading(picture, elapsedMs, width), "", ...this.#states(picture, width)];
     const room = Math.max(height - head.length - 4, 2);
     const running = this.#running(picture, width, Math.min(runningMax, Math.ceil(room / 2)));
     const happened = this.#happened(picture, width, Math.min(happenedMax, room - running.length));
@@ -72,14 +69,13 @@ export class LiveView implements View {
     this.#drawn = lines.length;
   }
 
-  #heading(picture: Picture, traffic: Traffic, elapsedMs: number, width: number): string[] {
-    const { counts, throughput } = picture;
+  #heading(picture: Picture, elapsedMs: number, width: number): string[] {
+    const { counts, created, throughput } = picture;
     const numbers = [
       duration(elapsedMs),
-      `${grouped(traffic.created)} created`,
+      `${grouped(created)} created`,
       `${grouped(endedCount(counts))} ended`,
       `${grouped(throughput)} jobs/s`,
-      ...(traffic.isOver ? ["finishing"] : []),
     ];
     return [
       this.#paint("bold", shortened(this.#title, width)),

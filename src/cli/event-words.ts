@@ -1,6 +1,8 @@
-// One event in words, for the views and the timeline.
-import type { JobEvent } from "millrace";
-import { duration } from "./paint.js";
+/**
+ * One event in words, for lists, views and timelines.
+ */
+import type { JobEvent } from "../core/event.js";
+import { duration } from "./view/paint.js";
 
 /** What an event says beyond its name. */
 export function detailOf(event: JobEvent): string {

@@ -1,13 +1,9 @@
-// Watches the store for the views: counts by state, what runs now, what happened last, and how fast.
-import {
-  endedStates,
-  type JobEvent,
-  type JobState,
-  jobStates,
-  type Progress,
-  type Service,
-} from "millrace";
-import type { ShopJobs } from "./contract.js";
+/**
+ * Watches a service's jobs for the views: counts by state, what runs now, what happened last, and how fast.
+ */
+import type { Reads } from "../../client/reads.js";
+import type { JobEvent } from "../../core/event.js";
+import { endedStates, type JobState, jobStates, type Progress } from "../../core/job.js";
 
 /** How many notable events are remembered, and over how long throughput is measured. */
 const notableMax = 50;
@@ -29,6 +25,8 @@ export type Counts = { readonly [State in JobState]: number };
 export interface Picture {
   readonly counts: Counts;
   readonly running: readonly Running[];
+  /** How many jobs were created since the watch began. */
+  readonly created: number;
   /** What happened that is worth a line, oldest first; `seen` counts those that were left out, too. */
   readonly notable: readonly JobEvent[];
   readonly seen: number;
@@ -38,21 +36,22 @@ export interface Picture {
 
 /** Follows the feed of events and counts jobs. */
 export class Watch {
-  readonly #service: Service<ShopJobs>;
+  readonly #reads: Reads;
   readonly #stop = new AbortController();
   readonly #running = new Map<string, Running>();
   #notable: JobEvent[] = [];
   #seen = 0;
+  #created = 0;
   #samples: { readonly at: number; readonly ended: number }[] = [];
   #following: Promise<void> = Promise.resolve();
 
-  constructor(service: Service<ShopJobs>) {
-    this.#service = service;
+  constructor(reads: Reads) {
+    this.#reads = reads;
   }
 
   /** Begins to follow what happens from now on. */
   async start(): Promise<void> {
-    const cursor = await this.#service.reads.head().orThrow();
+    const cursor = await this.#reads.head().orThrow();
     this.#following = this.#follow(cursor);
   }
 
@@ -63,10 +62,11 @@ export class Watch {
 
   /** The shop as it is now. */
   async look(): Promise<Picture> {
-    const counts = await countsOf(this.#service);
+    const counts = await countsOf(this.#reads);
     return {
       counts,
       running: [...this.#running.values()],
+      created: this.#created,
       notable: this.#notable,
       seen: this.#seen,
       throughput: this.#throughput(endedCount(counts)),
@@ -74,13 +74,14 @@ export class Watch {
   }
 
   async #follow(cursor: string): Promise<void> {
-    for await (const { event } of this.#service.reads.tail(this.#stop.signal, cursor)) {
+    for await (const { event } of this.#reads.tail(this.#stop.signal, cursor)) {
       this.#note(event);
     }
   }
 
   #note(event: JobEvent): void {
     const { jobId: id, type, tries, at } = event;
+    if (event.name === "created") this.#created += 1;
     if (event.name === "started") {
       this.#running.set(id, { id, type, tries, startedAt: at, progress: null });
     } else if (event.name === "progress") {
@@ -105,12 +106,12 @@ export class Watch {
   }
 }
 
-/** Counts the jobs of the shop by state. */
-export async function countsOf(service: Service<ShopJobs>): Promise<Counts> {
+/** Counts the jobs of the service by state. */
+export async function countsOf(reads: Reads): Promise<Counts> {
   const counts = Object.fromEntries(jobStates.map((state) => [state, 0])) as {
     [State in JobState]: number;
   };
-  for (const { state, count } of await service.reads.counts().orThrow()) counts[state] += count;
+  for (const { state, count } of await reads.counts().orThrow()) counts[state] += count;
   return counts;
 }
 

@@ -1,26 +1,18 @@
-// Colours and shapes for the terminal: plain ANSI codes, left out where nobody wants them.
-import type { JobState } from "millrace";
+/**
+ * Colours and shapes for the terminal.
+ */
+import type { JobState } from "../../core/job.js";
+import type { Colors } from "../output.js";
 
-const codes = {
-  bold: 1,
-  dim: 2,
-  red: 31,
-  green: 32,
-  yellow: 33,
-  blue: 34,
-  magenta: 35,
-  cyan: 36,
-} as const;
-
-export type Colour = keyof typeof codes;
+/** The colours that are used. */
+export type Colour = "bold" | "dim" | "red" | "green" | "yellow" | "blue" | "magenta" | "cyan";
 
 /** Paints text. */
 export type Paint = (colour: Colour, text: string) => string;
 
-/** Paints, unless the environment says not to (https://no-color.org). */
-export function paintFor(isTerminal: boolean): Paint {
-  if (!isTerminal || process.env.NO_COLOR) return (_, text) => text;
-  return (colour, text) => `\u001b[${codes[colour]}m${text}\u001b[0m`;
+/** Paints with the colours that an output allows. */
+export function paintWith(colors: Colors): Paint {
+  return (colour, text) => colors[colour](text);
 }
 
 /** The colour of each state. */

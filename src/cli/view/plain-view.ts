@@ -1,7 +1,8 @@
-// The view for pipes and files: a line now and then, and one for each thing worth telling.
-import { jobStates } from "millrace";
-import type { Traffic } from "./customers.js";
-import { detailOf } from "./happening.js";
+/**
+ * The view for pipes and files: a line now and then while something happens, and one for each thing worth telling.
+ */
+import { jobStates } from "../../core/job.js";
+import { detailOf } from "../event-words.js";
 import { shortId, type View } from "./live-view.js";
 import { duration, grouped } from "./paint.js";
 import type { Picture } from "./watch.js";
@@ -14,29 +15,36 @@ const toldMax = 5;
 /** Writes lines. */
 export class PlainView implements View {
   #lastLineMs = Number.NEGATIVE_INFINITY;
+  #lastLine = "";
   #told = 0;
+  readonly #write: (line: string) => void;
 
-  constructor(title: string) {
-    console.log(title);
+  constructor(write: (line: string) => void, title: string) {
+    this.#write = write;
+    write(title);
   }
 
-  show(picture: Picture, traffic: Traffic, elapsedMs: number): void {
+  show(picture: Picture, elapsedMs: number): void {
     if (elapsedMs - this.#lastLineMs < lineEveryMs) return;
     this.#lastLineMs = elapsedMs;
-    const { counts, throughput } = picture;
+    const { counts, created, throughput } = picture;
     const states = jobStates.filter((state) => counts[state] > 0);
     const numbers = [
-      `${grouped(traffic.created)} created`,
+      `${grouped(created)} created`,
       ...states.map((state) => `${grouped(counts[state])} ${state}`),
     ];
-    console.log(
-      `${duration(elapsedMs).padStart(7)}  ${numbers.join(", ")}; ${grouped(throughput)} jobs/s`,
-    );
+    const line = numbers.join(", ");
+    // What stands still is said once.
+    if (line !== this.#lastLine) {
+      const time = duration(elapsedMs).padStart(7);
+      this.#write(`${time}  ${line}; ${grouped(throughput)} jobs/s`);
+    }
+    this.#lastLine = line;
     this.#tell(picture);
   }
 
   say(text: string): void {
-    console.log(text);
+    this.#write(text);
   }
 
   stop(): void {}
@@ -46,10 +54,10 @@ export class PlainView implements View {
     this.#told = seen;
     if (fresh === 0) return;
     for (const event of notable.slice(-Math.min(fresh, toldMax))) {
-      console.log(
+      this.#write(
         `         ${event.type} ${shortId(event.jobId)} ${event.name}: ${detailOf(event)}`,
       );
     }
-    if (fresh > toldMax) console.log(`         and ${fresh - toldMax} more events like these`);
+    if (fresh > toldMax) this.#write(`         and ${fresh - toldMax} more events like these`);
   }
 }
