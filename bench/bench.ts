@@ -30,7 +30,8 @@ export type Target =
   | { readonly kind: "share"; readonly of: CellName; readonly atLeast: number }
   /** The same of whichever peer is best in this row. */
   | { readonly kind: "best-peer"; readonly atLeast: number }
-  | { readonly kind: "below"; readonly limit: number };
+  | { readonly kind: "below"; readonly limit: number }
+  | { readonly kind: "above"; readonly limit: number };
 
 /** The targets by engine; on an engine that is not named there are none. */
 export type Targets = Readonly<Partial<Record<EngineName, readonly Target[]>>>;

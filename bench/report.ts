@@ -89,6 +89,10 @@ function verdict(results: Results, row: Row, target: Target): string {
       const reached = results.value(ours);
       return judge(`< ${target.limit}`, reached, (value) => value < target.limit);
     }
+    case "above": {
+      const reached = results.value(ours);
+      return judge(`≥ ${target.limit}`, reached, (value) => value >= target.limit);
+    }
   }
 }
 

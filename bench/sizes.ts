@@ -13,6 +13,7 @@ export interface Sizes {
   readonly createManyJobs: number;
   readonly pickupSamples: number;
   readonly idleMs: number;
+  readonly isolatedBacklogJobs: number;
   /** Finished jobs that the file of the `-1m` measures keeps. */
   readonly keptJobs: number;
   /** Jobs that wait in another queue in the `-waiting` measure. */
@@ -41,6 +42,7 @@ export const fullSizes: Sizes = {
   createManyJobs: 100_000,
   pickupSamples: 300,
   idleMs: 30_000,
+  isolatedBacklogJobs: 400,
   keptJobs: 1_000_000,
   waitingJobs: 100_000,
   bareClaimJobs: 100_000,
@@ -66,6 +68,7 @@ export const quickSizes: Sizes = {
   createManyJobs: 20_000,
   pickupSamples: 100,
   idleMs: 10_000,
+  isolatedBacklogJobs: 100,
   keptJobs: 100_000,
   waitingJobs: 20_000,
   bareClaimJobs: 50_000,

@@ -20,6 +20,7 @@ export type {
   JobEntries,
   JobEntry,
   JobVersions,
+  ScheduleDefinition,
   Schema,
   ServiceContract,
 } from "./contract/definition.js";
@@ -31,7 +32,15 @@ export {
 } from "./contract/diff.js";
 export { InvalidDefinition } from "./contract/errors.js";
 export type { Hook, HookJob, JobHooks } from "./contract/hooks.js";
+export type { IsolateOptions, IsolateSettings } from "./contract/isolate.js";
 export { type JobManifest, type Manifest, manifest } from "./contract/manifest.js";
+export {
+  type ScheduleInput,
+  type ScheduleOptions,
+  type ScheduleSpec,
+  scheduleFields,
+  schedulesMax,
+} from "./contract/schedules.js";
 export type { SchemaIssue } from "./contract/schema.js";
 export type {
   JobOptions,
@@ -56,7 +65,14 @@ export type {
 } from "./service/chains.js";
 export { type ConnectOptions, connect } from "./service/connect.js";
 export { InvalidHandler, ServiceStopped } from "./service/errors.js";
-export type { ChainOutputOf, ContinueWith, HandlerOf, RouteHandler } from "./service/inferred.js";
+export type {
+  ChainOutputOf,
+  ContinueWith,
+  HandlerOf,
+  IsolatedHandler,
+  OutsideHandlerOf,
+  RouteHandler,
+} from "./service/inferred.js";
 export type { HandleOptions, JobFace, JobVersionFace } from "./service/job-face.js";
 export type { AnyService, Handlers, Service, ServiceJobs } from "./service/service.js";
 
@@ -82,6 +98,7 @@ export type {
 export { createManyMax } from "./client/create-refusals.js";
 export {
   CommandRefused,
+  DeliveryNotFound,
   IdempotencyConflict,
   InvalidBlocker,
   InvalidOption,
@@ -93,10 +110,14 @@ export {
   JobNotEnqueued,
   JobNotFound,
   MigrationNotAccepted,
+  ScheduleDeclared,
+  ScheduleExists,
+  ScheduleNotFound,
   SignatureInvalid,
   SignatureRequired,
   WaitAborted,
   WaitTimeout,
+  WebhookNotFound,
 } from "./client/errors.js";
 export type {
   CreateFailure,
@@ -158,6 +179,14 @@ export {
   type PrepareMode,
 } from "./worker/active-job.js";
 export type { BlockerOutcome } from "./worker/blockers.js";
+export { HandlerNotLoaded } from "./worker/isolate/errors.js";
+export type { IsolatedJob } from "./worker/isolate/isolated-job.js";
+export type {
+  ModuleParts,
+  OutsideJob,
+  OutsideSteps,
+  ProgramParts,
+} from "./worker/isolate/outside-handler.js";
 export {
   chain,
   InvalidMiddleware,
@@ -174,8 +203,22 @@ export { limitByTag, type TagLimits } from "./worker/tag-limit.js";
 // Read and operate.
 
 export type { PresentType, WorkerPresence, WorkerRow } from "./client/presence.js";
-export type { Keys, Queues } from "./client/queues.js";
+export type { Keys, QueueChange, Queues } from "./client/queues.js";
 export type { JobDetails, KeyAsk, PageAsk, ReadFilter, Reads } from "./client/reads.js";
+export type { CreateScheduleFailure, Schedule, Schedules } from "./client/schedules.js";
+export type { SkipReason } from "./client/stored-schedule.js";
+export type { DeliveryAnswer } from "./client/webhooks/deliverer.js";
+export {
+  type WebhookChange,
+  type WebhookInput,
+  webhookFields,
+} from "./client/webhooks/options.js";
+export {
+  type DisabledReason,
+  type WebhookDelivery,
+  webhooksMax,
+} from "./client/webhooks/stored-webhook.js";
+export type { Webhook, Webhooks, WebhookWithSecret } from "./client/webhooks/webhooks.js";
 export type {
   BlockerRow,
   ChainRow,
@@ -191,6 +234,7 @@ export type { QueueSettings } from "./engine/record.js";
 
 // The model: jobs, their events, and why they do not run.
 
+export { type CloudEvent, cloudEvent, eventNames } from "./core/cloud-event.js";
 export type { EventName, EventOf, JobEvent } from "./core/event.js";
 export {
   type Actor,
@@ -212,12 +256,14 @@ export {
   type WhenFull,
 } from "./core/job.js";
 export type { Json } from "./core/json.js";
+export type { CatchUp, Overlap, ScheduleTiming } from "./core/schedule.js";
 export { redactEvent, redactJob } from "./core/secrets.js";
 export type { OpenBlocker, Why } from "./core/why.js";
 
 // The store, and what a service may be given in place of the system's own.
 
 export type { IdSource } from "./client/ids.js";
+export type { WebhookSettings } from "./client/runtime.js";
 export type { Capabilities } from "./engine/capabilities.js";
 export type { Clock } from "./engine/clock.js";
 export type { Engine, FeedItem } from "./engine/engine.js";

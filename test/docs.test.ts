@@ -78,7 +78,7 @@ async function userProject(): Promise<string> {
   onTestFinished(() => rm(folder, { recursive: true, force: true }));
   await mkdir(join(folder, "node_modules"));
   await symlink(root, join(folder, "node_modules", "millrace"));
-  for (const name of ["zod", "vitest", "@types", "@nats-io"]) {
+  for (const name of ["zod", "vitest", "@types", "@nats-io", "@opentelemetry"]) {
     await symlink(join(root, "node_modules", name), join(folder, "node_modules", name));
   }
   await writeFile(join(folder, "package.json"), JSON.stringify({ type: "module" }));

@@ -8,6 +8,7 @@ import { fileURLToPath } from "node:url";
 import { describe, expect, it, onTestFinished } from "vitest";
 
 const examples = fileURLToPath(new URL("../examples/", import.meta.url));
+const main = fileURLToPath(new URL("../dist/cli/main.js", import.meta.url));
 
 interface Program {
   readonly child: ChildProcess;
@@ -21,11 +22,24 @@ interface Program {
   }>;
 }
 
-async function start(name: string, ...options: readonly string[]): Promise<Program> {
+/** Runs an example as it is. */
+function start(name: string): Promise<Program> {
+  return startNode("--import", import.meta.resolve("tsx"), join(examples, name));
+}
+
+/** Runs the shop as `npm start` does, at a free port. */
+function startShop(...options: readonly string[]): Promise<Program> {
+  const shop = join(examples, "shop", "service.ts");
+  return startNode(main, "dev", shop, "--bind", "127.0.0.1:0", ...options);
+}
+
+async function startNode(...words: readonly string[]): Promise<Program> {
   const folder = await mkdtemp(join(tmpdir(), "millrace-example-"));
   onTestFinished(() => rm(folder, { recursive: true, force: true }));
-  const words = ["--import", import.meta.resolve("tsx"), join(examples, name), ...options];
-  const child = spawn(process.execPath, words, { cwd: folder, stdio: ["ignore", "pipe", "pipe"] });
+  const child = spawn(process.execPath, [...words], {
+    cwd: folder,
+    stdio: ["ignore", "pipe", "pipe"],
+  });
   onTestFinished(() => {
     child.kill("SIGKILL");
   });
@@ -137,9 +151,11 @@ describe("the example", () => {
 
 describe("the shop", () => {
   it("runs jobs of every kind and tells how they went", async () => {
-    const program = await start("shop/main.ts", "--seconds", "2", "--jobs", "100");
+    const sample = ["--until-done", "--sample", "seconds=2", "--sample", "jobs=100"];
+    const program = await startShop(...sample);
     const { code, out, err } = await program.ended;
     expect([code, err]).toEqual([0, ""]);
+    expect(out).toMatch(/HTTP API +http:\/\/127\.0\.0\.1:\d+\/v1\/info/);
     const summary = out.slice(out.indexOf("Summary"));
     for (const state of ["completed", "cancelled", "expired", "dead"]) {
       expect(summary).toMatch(new RegExp(`^ {2}${state} +\\d+`, "m"));
@@ -155,8 +171,8 @@ describe("the shop", () => {
   it("drains on Ctrl-C, says so, and goes on with a kept file", async () => {
     const folder = await mkdtemp(join(tmpdir(), "millrace-example-"));
     onTestFinished(() => rm(folder, { recursive: true, force: true }));
-    const file = join(folder, "shop.db");
-    const program = await start("shop/main.ts", "--seconds", "60", "--jobs", "600", "--file", file);
+    const url = `file:${join(folder, "shop.db")}`;
+    const program = await startShop("--url", url, "--sample", "jobs=6000");
     await program.says("chargeCard");
     program.child.kill("SIGINT");
     const { code, out, err } = await program.ended;
@@ -165,21 +181,22 @@ describe("the shop", () => {
     const waiting = /Stopped: nothing runs any more, and (\d+) jobs wait\./.exec(out)?.[1];
     expect(Number(waiting)).toBeGreaterThan(0);
 
-    const next = await start("shop/main.ts", "--seconds", "1", "--jobs", "1", "--file", file);
+    const sample = ["--until-done", "--sample", "seconds=1", "--sample", "jobs=1"];
+    const next = await startShop("--url", url, ...sample);
     const second = await next.ended;
     expect(second.out).toContain(`${waiting} jobs of an earlier run go on.`);
     expect(second.out).not.toMatch(/^ {2}(?:pending|active|retry) /m);
   });
 
   it.for([
-    { options: ["--seconds", "soon"], code: 2, says: "--seconds soon is not a whole number" },
+    { options: ["--sample", "seconds=soon"], code: 1, says: "seconds=soon is not a whole number" },
     {
-      options: ["--file", join(examples, "quickstart.ts")],
+      options: ["--url", `file:${join(examples, "quickstart.ts")}`],
       code: 1,
       says: "is not a SQLite database",
     },
   ])("says what is wrong with $options", async ({ options, code, says }) => {
-    const outcome = await (await start("shop/main.ts", ...options)).ended;
+    const outcome = await (await startShop(...options)).ended;
     expect(outcome.code).toBe(code);
     expect(outcome.err).toContain(says);
     expect(outcome.err).not.toMatch(/^ +at /m);

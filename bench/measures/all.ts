@@ -6,6 +6,7 @@ import { createMeasures } from "./create.js";
 import { drainMeasures } from "./drain.js";
 import { drainLimitedMeasures } from "./drain-limited.js";
 import { idleCpuMeasure } from "./idle-cpu.js";
+import { isolatedMeasure } from "./isolated.js";
 import { loopDelayMeasure } from "./loop-delay.js";
 import { memoryMeasure } from "./memory.js";
 import { pickupMeasure } from "./pickup.js";
@@ -20,6 +21,7 @@ export function allMeasures(peers: readonly Peer[]): Measure[] {
     idleCpuMeasure,
     loopDelayMeasure,
     memoryMeasure,
+    isolatedMeasure,
     ...burdenedMeasures,
   ];
 }

@@ -48,6 +48,11 @@ export function rateRow(name: string, shows: string, targets: Targets): Row {
   return { name, unit: "jobs/s", better: "higher", shows, base, targets };
 }
 
+/** A row of rates that are compared with nothing. */
+export function plainRateRow(name: string, shows: string, targets: Targets): Row {
+  return { name, unit: "jobs/s", better: "higher", shows, targets };
+}
+
 /** A row of amounts that are better when they are smaller. */
 export function amountRow(name: string, unit: string, shows: string, targets: Targets): Row {
   return { name, unit, better: "lower", shows, targets };
@@ -71,4 +76,9 @@ export function ofBestPeer(atLeast: number): Target {
 /** Less than a limit. */
 export function below(limit: number): Target {
   return { kind: "below", limit };
+}
+
+/** That much or more. */
+export function above(limit: number): Target {
+  return { kind: "above", limit };
 }

@@ -1,5 +1,6 @@
 // Verifies what Millrace shows after a measure: that every job has the history that it should have, and
 // that folding this history again gives what the read model says.
+import type { JobEvent } from "#millrace/core/event.js";
 import { fold } from "#millrace/core/evolve.js";
 import { verify } from "../bench.js";
 import { concurrently } from "../concurrently.js";
@@ -23,10 +24,12 @@ export async function verifyHistories(
   const ids = new Set(jobs.map(({ id }) => id));
   verify(ids.size === jobs.length, () => `${jobs.length} jobs have ${ids.size} ids`);
   const wanted = expected.join(", ");
+  // A stream is read from its beginning to its end faster than job by job.
+  const histories = service.engine.url.startsWith("nats:") ? await readFeed(service, ids) : null;
   await concurrently(jobs.length, readers, async (index) => {
     const job = jobs[index] as BenchJob;
     const [events, row] = await Promise.all([
-      job.events().orThrow(),
+      histories?.get(job.id) ?? job.events().orThrow(),
       service.engine.query("job", { id: job.id }),
     ]);
     const names = events.map(({ name }) => name).join(", ");
@@ -41,4 +44,20 @@ export async function verifyHistories(
       row.endedAt === folded.endedAt;
     verify(isEqual, () => `job ${job.id}: the read model differs from the folded history`);
   });
+}
+
+/** The histories of some jobs, from the feed up to where it is now. */
+async function readFeed(
+  { engine }: BenchService,
+  ids: ReadonlySet<string>,
+): Promise<ReadonlyMap<string, readonly JobEvent[]>> {
+  const histories = new Map<string, JobEvent[]>([...ids].map((id) => [id, []]));
+  const head = Number(await engine.head());
+  const done = new AbortController();
+  for await (const { cursor, event } of engine.tail(null, done.signal)) {
+    histories.get(event.jobId)?.push(event);
+    if (Number(cursor) >= head) break;
+  }
+  done.abort();
+  return histories;
 }

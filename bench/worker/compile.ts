@@ -9,7 +9,8 @@ import type { Workspace } from "../workspace.js";
 
 const benchFolder = fileURLToPath(new URL("..", import.meta.url));
 const projectFolder = dirname(benchFolder);
-const workerProcess = "worker/process";
+/** The files that run by themselves. */
+const mainFiles = ["worker/process", "isolated/process", "isolated/nothing"] as const;
 /** What the worker process imports by name, and where that is. */
 const packages = {
   millrace: ".",
@@ -29,13 +30,14 @@ const compilerOptions = {
 
 const compiled = new WeakMap<Workspace, Promise<string>>();
 
-/** The path of the compiled worker process. */
-export function compiledWorkerProcess(workspace: Workspace): Promise<string> {
-  const known = compiled.get(workspace);
-  if (known) return known;
-  const compiling = compile(workspace.keptFolder());
+/** The path of a compiled file. */
+export async function compiledFile(
+  workspace: Workspace,
+  file: (typeof mainFiles)[number],
+): Promise<string> {
+  const compiling = compiled.get(workspace) ?? compile(workspace.keptFolder());
   compiled.set(workspace, compiling);
-  return compiling;
+  return join(await compiling, `${file}.js`);
 }
 
 async function compile(folder: string): Promise<string> {
@@ -48,7 +50,7 @@ async function compile(folder: string): Promise<string> {
   const options = Object.entries({ ...compilerOptions, outDir: folder }).flatMap(
     ([name, value]) => [`--${name}`, value],
   );
-  const source = join(benchFolder, `${workerProcess}.ts`);
-  await promisify(execFile)(process.execPath, [compiler, source, ...options]);
-  return join(folder, `${workerProcess}.js`);
+  const sources = mainFiles.map((file) => join(benchFolder, `${file}.ts`));
+  await promisify(execFile)(process.execPath, [compiler, ...sources, ...options]);
+  return folder;
 }

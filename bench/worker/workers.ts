@@ -5,7 +5,7 @@ import { EventEmitter, once } from "node:events";
 import type { Bench } from "../bench.js";
 import type { Stage, StagedSystem } from "../stage.js";
 import type { Entry, EntryListener, Usage, Watch, WorkerCalls } from "./calls.js";
-import { compiledWorkerProcess } from "./compile.js";
+import { compiledFile } from "./compile.js";
 import { createWorker } from "./worker.js";
 import { WorkerProcess } from "./worker-process.js";
 
@@ -65,7 +65,7 @@ export async function withWorkers<Job, Value>(
   if (stage.openHost !== undefined) {
     return work(new Workers([createWorker(stage.openHost, stage.url, watch, ear)], ear));
   }
-  const file = await compiledWorkerProcess(bench.workspace);
+  const file = await compiledFile(bench.workspace, "worker/process");
   const members = Array.from({ length: processes }, () => {
     const words = [system.name, stage.url, watch];
     const child = fork(file, words, { serialization: "advanced", execArgv: [] });

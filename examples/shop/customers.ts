@@ -10,19 +10,8 @@ const branches = ["north", "south", "east", "west"];
 const exportTick = 5;
 const cancelTick = 25;
 
-/** What the customers have done so far. */
-export interface Traffic {
-  /** Jobs that the store has acknowledged. */
-  created: number;
-  /** Stock syncs that were merged into one that already waited. */
-  coalesced: number;
-  /** No more jobs will come. */
-  isOver: boolean;
-}
-
 /** Creates jobs for some seconds. Ends early when the signal is aborted. */
 export class Customers {
-  readonly traffic: Traffic = { created: 0, coalesced: 0, isOver: false };
   readonly #jobs: Service<ShopJobs>["jobs"];
   readonly #receipts: number;
   readonly #ticks: number;
@@ -47,7 +36,6 @@ export class Customers {
       const leftMs = startedAt + tick * tickMs - performance.now();
       if (leftMs > 0) await pause(leftMs, undefined, { signal }).catch(() => {});
     }
-    this.traffic.isOver = true;
   }
 
   /** Creates receipts in bulk until so many are on their way. */
@@ -56,7 +44,6 @@ export class Customers {
       const count = Math.min(target - this.#receiptsSent, createManyMax);
       const receipts = Array.from({ length: count }, () => this.#receipt(this.#receiptsSent++));
       await this.#jobs.sendReceipt.createMany(receipts).orThrow();
-      this.traffic.created += count;
     }
   }
 
@@ -68,36 +55,28 @@ export class Customers {
   async #shop(tick: number): Promise<void> {
     const orderId = `order-${tick}`;
     const branch = branches[tick % branches.length] ?? "north";
-    const merged = await this.#jobs.syncStock.submit({ branch }).orThrow();
-    if (merged.outcome === "coalesced") this.traffic.coalesced += 1;
-    else this.traffic.created += 1;
+    await this.#jobs.syncStock.submit({ branch }).orThrow();
     const bankFailures = tick % 4 === 0 ? 2 : tick % 3 === 0 ? 1 : 0;
-    await this.#created(this.#jobs.chargeCard.create({ orderId, cents: 1_999, bankFailures }));
+    await this.#jobs.chargeCard.create({ orderId, cents: 1_999, bankFailures }).orThrow();
     if (tick % 3 === 0) {
-      await this.#created(this.#jobs.renderInvoice.create({ orderId, pages: 4 + (tick % 7) }));
+      await this.#jobs.renderInvoice.create({ orderId, pages: 4 + (tick % 7) }).orThrow();
     }
     if (tick % 5 === 0) {
       const to = `customer-${tick}@shop.example`;
-      await this.#created(this.#jobs.remindCustomer.create({ to }, { delayMs: 500 + tick * 20 }));
+      await this.#jobs.remindCustomer.create({ to }, { delayMs: 500 + tick * 20 }).orThrow();
     }
-    if (tick % 40 === 10) await this.#created(this.#jobs.callCourier.create({ orderId }));
+    if (tick % 40 === 10) await this.#jobs.callCourier.create({ orderId }).orThrow();
     if (tick % 40 === 15) {
-      await this.#created(this.#jobs.quoteShipping.create({ orderId }, { delayMs: 60_000 }));
+      await this.#jobs.quoteShipping.create({ orderId }, { delayMs: 60_000 }).orThrow();
     }
     await this.#exportAndThinkBetter(tick);
   }
 
   async #exportAndThinkBetter(tick: number): Promise<void> {
     if (tick === exportTick) {
-      this.#export = await this.#created(this.#jobs.exportCatalogue.create({ products: 200 }));
+      this.#export = await this.#jobs.exportCatalogue.create({ products: 200 }).orThrow();
     }
     if (tick === Math.min(cancelTick, this.#ticks))
       await this.#export?.cancel("The catalogue has changed.").orThrow();
-  }
-
-  async #created<Ref>(creating: { orThrow(): Promise<Ref> }): Promise<Ref> {
-    const ref = await creating.orThrow();
-    this.traffic.created += 1;
-    return ref;
   }
 }

@@ -12,7 +12,7 @@ import { type Json, jsonText } from "../core/json.js";
 import type { AppendOutcome, Change } from "../engine/engine.js";
 import { StoreBusy, type StoreError, type TransactionError } from "../engine/errors.js";
 import type { CallerTransaction } from "../engine/transaction.js";
-import { AsyncResult, refusal } from "./async-result.js";
+import { AsyncResult, attempt, refusal } from "./async-result.js";
 import { invalidBlocker } from "./blockers.js";
 import { type ChainSnapshot, readChain } from "./chains.js";
 import type { Client } from "./client.js";
@@ -24,9 +24,11 @@ import {
   InvalidResult,
   JobAlreadyCompleted,
   type JobNotFound,
+  jobNotFound,
 } from "./errors.js";
 import { optionsProblem } from "./option-checks.js";
 import type { PrepareFailure } from "./prepare.js";
+import { actorOf } from "./runtime.js";
 import { createChange } from "./submit.js";
 import type { TransactionClient } from "./transactions/transaction-client.js";
 import { openedJob } from "./vault.js";
@@ -87,25 +89,69 @@ async function completed(
   take: (completion: ChainCompletion) => unknown,
   tx: CallerTransaction | undefined,
 ): Promise<Result<ChainSnapshot, CompleteChainFailure>> {
+  const read = async () => (await readChain(client, id, tx))?.current ?? null;
+  const failure = await takeSteps(client, { read, missing: () => chainNotFound(id), take, tx });
+  return failure === null ? getAgain(client, id, tx) : Result.err(failure);
+}
+
+/**
+ * Completes one job without a worker, whether or not it is part of a chain: with a result, or with a `Continuation`.
+ * Gives the job as it is afterwards.
+ */
+export function completeJob(
+  client: Client,
+  id: string,
+  outcome: unknown,
+): AsyncResult<Job, CompleteChainFailure> {
+  const read = async () => (await client.runtime.engine.load([id]))[0]?.job ?? null;
+  return attempt<Job, CompleteChainFailure>(async () => {
+    const failure = await takeSteps(client, {
+      read,
+      missing: () => jobNotFound(id),
+      take: ({ job, complete }) => complete(job, () => outcome),
+      tx: undefined,
+    });
+    if (failure !== null) return Result.err(failure);
+    const job = await read();
+    return job === null ? Result.err(jobNotFound(id)) : Result.ok(job);
+  });
+}
+
+/** Whose steps are taken, by whom, and where. */
+interface StepsAsk {
+  /** The job that the first step completes; `null` when it is not there. */
+  readonly read: () => Promise<Job | null>;
+  readonly missing: () => JobNotFound;
+  readonly take: (completion: ChainCompletion) => unknown;
+  readonly tx: CallerTransaction | undefined;
+}
+
+/** Takes the steps on the current job and stores them, again where somebody else was faster; `null` when they are stored. */
+async function takeSteps(
+  client: Client,
+  { read, missing, take, tx }: StepsAsk,
+): Promise<CompleteChainFailure | null> {
+  let id = "";
   for (let tries = 0; tries < triesMax; tries++) {
-    const chain = await readChain(client, id, tx);
-    if (chain === null) return Result.err(chainNotFound(id));
-    if (isEnded(chain.current.state)) return Result.err(alreadyCompleted(chain.current));
-    const steps = new Steps(client, chain.current);
+    const job = await read();
+    if (job === null) return missing();
+    if (isEnded(job.state)) return alreadyCompleted(job);
+    id = job.id;
+    const steps = new Steps(client, job);
     try {
-      await take({ job: chain.current, complete: steps.complete });
+      await take({ job, complete: steps.complete });
     } catch (thrown) {
-      if (steps.failure !== null && thrown === steps.failure) return Result.err(steps.failure);
+      if (steps.failure !== null && thrown === steps.failure) return steps.failure;
       throw thrown;
     }
     const answer = await store(client, steps.changes, tx);
     if (answer?.outcome === "bad_blocker")
-      return Result.err(invalidBlocker(id, answer.blockerId, answer.reason));
-    if (answer?.outcome === "faulted") return Result.err(answer.error);
-    if (answer === null || answer.outcome === "appended") return getAgain(client, id, tx);
+      return invalidBlocker(id, answer.blockerId, answer.reason);
+    if (answer?.outcome === "faulted") return answer.error;
+    if (answer === null || answer.outcome === "appended") return null;
   }
-  const message = `Chain ${id} kept changing while it was completed; complete it again.`;
-  return Result.err(new StoreBusy({ url: client.runtime.engine.url, message }));
+  const message = `Job ${id} kept changing while it was completed; complete it again.`;
+  return new StoreBusy({ url: client.runtime.engine.url, message });
 }
 
 /** The one place where the steps meet the store. `null` where there are none. */
@@ -177,8 +223,8 @@ class Steps {
     job: Job,
     outcome: { readonly result?: Json; readonly continuation?: { jobId: string; type: string } },
   ): void {
-    const { ids, instance, engine } = this.#client.runtime;
-    const origin = { eventId: ids.eventId(), actor: `client:${instance}` } as const;
+    const { ids, engine } = this.#client.runtime;
+    const origin = { eventId: ids.eventId(), actor: actorOf(this.#client.runtime) } as const;
     const decision = decide(
       job,
       { command: "complete", completedBy: null, ...outcome, ...origin },
@@ -215,7 +261,7 @@ class Steps {
 
 function alreadyCompleted({ id, state }: Job): JobAlreadyCompleted {
   if (!isEnded(state)) throw new Error(`Job ${id} is ${state} and has not ended.`);
-  const message = `Job ${id} has ended as ${state}, and its chain with it; there is nothing left to complete.`;
+  const message = `Job ${id} has ended as ${state}; there is nothing left to complete.`;
   return new JobAlreadyCompleted({ id, state, message });
 }
 

@@ -36,6 +36,7 @@ import {
   type ReadFilter,
   storeFilter,
 } from "./reads.js";
+import { actorOf } from "./runtime.js";
 import { openedJob } from "./vault.js";
 import { type WaitFailure, type WaitOptions, waitForJob } from "./wait.js";
 
@@ -225,8 +226,7 @@ async function removeJobs(
   rows: readonly JobRow[],
   { reason, force }: Required<DeleteChainOptions>,
 ): Promise<CommandRefused | null> {
-  const origin = () =>
-    ({ eventId: runtime.ids.eventId(), actor: `client:${runtime.instance}` }) as const;
+  const origin = () => ({ eventId: runtime.ids.eventId(), actor: actorOf(runtime) }) as const;
   // A job that waits is removed with its chain; one that runs only by force.
   const remove = (job: Job): Command => {
     const mayRemove = force || job.state !== "active";

@@ -4,7 +4,7 @@
  */
 import { validate } from "../contract/schema.js";
 import { chainOf, continuationId } from "../core/chains.js";
-import type { Job } from "../core/job.js";
+import type { Job, JobContext } from "../core/job.js";
 import type { BlockerInputs } from "./blockers.js";
 import type { Client } from "./client.js";
 import { type CreateOptions, continuationChecks, createProblem } from "./create-options.js";
@@ -61,19 +61,14 @@ export function prepareContinuation(
   const { service, queue, definition } = next;
   const { payload: schema, settings } = definition;
   const prepare = (value: unknown) => {
-    const { requestId, traceparent, tracestate } = job.context;
-    const inherited = {
-      requestId,
-      traceparent,
-      ...(tracestate === undefined ? null : { tracestate }),
-    };
+    const inherited = { requestId: job.context.requestId, ...traceOf(client, job) };
     const id = continuationId(job);
     return prepareCreate(
       client,
       { service, type, queue, schema, settings },
       value,
       { ...options, id, context: { ...inherited, ...options.context } },
-      chainOf(job),
+      { chainId: chainOf(job) },
     );
   };
   const checked = validate(schema, payload);
@@ -83,6 +78,14 @@ export function prepareContinuation(
     );
   }
   return checked.ok ? prepare(checked.value) : invalidPayload(type, checked.issues);
+}
+
+/** The span in which the job is completed if it belongs to the job's trace, and otherwise the one that the job comes from. */
+function traceOf({ activeTrace }: Client, { context }: Job): Partial<JobContext> {
+  const active = activeTrace();
+  if (active?.traceparent.includes(context.traceId)) return active;
+  const { traceparent, tracestate } = context;
+  return tracestate === undefined ? { traceparent } : { traceparent, tracestate };
 }
 
 function undeclared(from: string, to: string, declared: readonly string[] = []): InvalidOption {

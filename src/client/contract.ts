@@ -33,10 +33,11 @@ const listedMax = 20;
 /** The accepted contract, and how this process's own stands to it. */
 export class ContractState {
   readonly #runtime: Runtime;
-  readonly #contract: ServiceContract;
+  readonly #contract: ServiceContract | Manifest;
   #manifest: Manifest | undefined;
 
-  constructor(runtime: Runtime, contract: ServiceContract) {
+  /** `contract` is the process's own, or the manifest of one that somebody else brings. */
+  constructor(runtime: Runtime, contract: ServiceContract | Manifest) {
     this.#runtime = runtime;
     this.#contract = contract;
   }
@@ -68,13 +69,34 @@ export class ContractState {
     });
   }
 
+  /** As `accept`, but a migration only under its name; gives how the contract stands where that was not given. */
+  acceptNamed(
+    migration: string | undefined,
+  ): AsyncResult<
+    { readonly accepted: AcceptedContract } | { readonly refused: ContractStanding },
+    StoreError
+  > {
+    type Answer = { readonly accepted: AcceptedContract } | { readonly refused: ContractStanding };
+    return attempt<Answer, StoreError>(async () => {
+      let refused: ContractStanding | undefined;
+      const accepted = await this.#write((standing) => {
+        const isNamed = standing.standing !== "migration" || standing.migration === migration;
+        refused = isNamed ? undefined : standing;
+        return isNamed;
+      });
+      if (refused !== undefined) return Result.ok({ refused });
+      return accepted === null ? this.#tooNew() : Result.ok({ accepted });
+    });
+  }
+
   /**
    * Takes up this process's contract when it starts: the first one and updates are stored, an earlier one is left
    * as it is, and a migration is stored only under the name that the caller gives. Otherwise it throws
    * `MigrationNotAccepted`. Safe when many processes start at once. `service.start` does it.
+   * Gives whether this process's own contract is the accepted one now.
    */
-  async takeUp(acceptMigration: string | undefined): Promise<void> {
-    await this.#write((standing, accepted) => {
+  async takeUp(acceptMigration: string | undefined): Promise<boolean> {
+    const now = await this.#write((standing, accepted) => {
       switch (standing.standing) {
         case "first":
         case "update":
@@ -92,20 +114,24 @@ export class ContractState {
           throw notAccepted(this.#runtime.service, standing);
       }
     });
+    return now?.manifest.signature === this.#own().signature;
   }
 
   /** Writes the own contract if `mayWrite` says so of how it stands; gives what is accepted then, if it can be read. */
   async #write(
     mayWrite: (standing: ContractStanding, accepted: AcceptedContract | null) => boolean,
   ): Promise<AcceptedContract | null> {
-    const { engine, instance, service, logger } = this.#runtime;
+    const { engine, service, logger } = this.#runtime;
     const own = this.#own();
     let { record, accepted } = await this.#read();
     for (let writes = 0; writes < writesMax; writes++) {
       const before = accepted === "unreadable" ? null : accepted;
       const standing = contractStanding(accepted, own);
       if (!mayWrite(standing, before) || accepted === "unreadable") return before;
-      const next = accept(before, own, { acceptedAt: engine.now(), acceptedBy: instance });
+      const next = accept(before, own, {
+        acceptedAt: engine.now(),
+        acceptedBy: this.#acceptedBy(),
+      });
       const body = next as unknown as Json;
       const id = recordId.contract(service);
       const [outcome] = await engine.swap([{ id, expect: record?.version ?? 0, body }]);
@@ -132,7 +158,7 @@ export class ContractState {
 
   #own(): Manifest {
     if (this.#manifest !== undefined) return this.#manifest;
-    const own = manifest(this.#contract);
+    const own = "manifest" in this.#contract ? this.#contract : manifest(this.#contract);
     const bytes = Buffer.byteLength(JSON.stringify(own));
     if (bytes > manifestBytesMax) {
       const message = `The contract is ${bytes} bytes as JSON; at most ${manifestBytesMax} are allowed: divide the service, or its schemas.`;
@@ -150,6 +176,11 @@ export class ContractState {
       contractDiff(accepted.manifest, own).migration === null &&
       contractDiff(own, accepted.manifest).migration === null;
     if (!isHarmless) this.#warn("This process runs an earlier contract than the accepted one.");
+  }
+
+  #acceptedBy(): string {
+    const { actor, instance } = this.#runtime;
+    return actor ?? instance;
   }
 
   #warn(message: string): void {

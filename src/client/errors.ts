@@ -130,6 +130,36 @@ export class MigrationNotAccepted extends TaggedError("MigrationNotAccepted")<{
   readonly changes: readonly ContractChange[];
 }> {}
 
+/** A schedule of that name exists. */
+export class ScheduleExists extends TaggedError("ScheduleExists")<{
+  readonly message: string;
+  readonly schedule: string;
+}> {}
+
+/** There is no schedule of that name. */
+export class ScheduleNotFound extends TaggedError("ScheduleNotFound")<{
+  readonly message: string;
+  readonly schedule: string;
+}> {}
+
+/** The contract declares the schedule, and would make it again. */
+export class ScheduleDeclared extends TaggedError("ScheduleDeclared")<{
+  readonly message: string;
+  readonly schedule: string;
+}> {}
+
+/** There is no webhook with that id. */
+export class WebhookNotFound extends TaggedError("WebhookNotFound")<{
+  readonly message: string;
+  readonly id: string;
+}> {}
+
+/** The event is not among the last deliveries of a webhook, or its job was removed. */
+export class DeliveryNotFound extends TaggedError("DeliveryNotFound")<{
+  readonly message: string;
+  readonly eventId: string;
+}> {}
+
 /** The error of a chain that does not exist. */
 export function chainNotFound(id: string): JobNotFound {
   return new JobNotFound({ id, message: `There is no chain ${id}; it may have been deleted.` });

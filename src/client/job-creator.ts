@@ -34,8 +34,10 @@ import {
   type PrepareFailure,
   prepareCreate,
 } from "./prepare.js";
+import { sentMany, sentOne } from "./sent.js";
 import { runSteps } from "./store-steps.js";
 import { createChange, followKey, type Rejected, type Submitted, submitted } from "./submit.js";
+import type { SendAsk } from "./telemetry.js";
 import type { BetterSqliteClient } from "./transactions/better-sqlite.js";
 import type { TransactionClient } from "./transactions/transaction-client.js";
 import { type WaitFailure, type WaitOptions, waitChecks, waitForJob } from "./wait.js";
@@ -72,6 +74,9 @@ export interface NewJob<Input, Blockers extends BlockerInputs = readonly Blocker
 
 /** The outcome of each job of a `createMany`, in their order. */
 type Created<Ref> = readonly Result<Ref, CreateFailure>[];
+
+/** The result of a create or a submit, as telemetry looks at it. */
+type SentResult = Parameters<typeof sentOne>[0];
 
 /** Makes jobs of one type and version. `Input` is what its schema takes, `Payload` and `Value` what is stored. */
 export class JobCreator<
@@ -118,7 +123,9 @@ export class JobCreator<
     options?: { readonly tx?: TransactionClient },
   ): AsyncResult<Created<JobRef<Payload, Value>>, InsideFailure> {
     const tx = options?.tx;
-    return new AsyncResult(tx === undefined ? this.#createMany(jobs) : this.#manyInside(jobs, tx));
+    const work = () => (tx === undefined ? this.#createMany(jobs) : this.#manyInside(jobs, tx));
+    const recorder = this.#client.runtime.telemetry?.recorder();
+    return new AsyncResult(recorder ? recorder.send(this.#batch(jobs), work, sentMany) : work());
   }
 
   /** As `create`, inside a synchronous transaction of better-sqlite3; the outcome is there when it returns. */
@@ -141,6 +148,15 @@ export class JobCreator<
   createManySync(
     jobs: readonly NewJob<Input, Blockers>[],
     { tx }: { readonly tx: BetterSqliteClient },
+  ): Result<Created<JobRef<Payload, Value>>, InsideFailure> {
+    const work = () => this.#manyInsideSync(jobs, tx);
+    const recorder = this.#client.runtime.telemetry?.recorder();
+    return recorder ? recorder.send(this.#batch(jobs), work, sentMany) : work();
+  }
+
+  #manyInsideSync(
+    jobs: readonly NewJob<Input, Blockers>[],
+    tx: BetterSqliteClient,
   ): Result<Created<JobRef<Payload, Value>>, InsideFailure> {
     const problem = listProblem(jobs);
     if (problem !== null) return Result.err(problem);
@@ -171,7 +187,18 @@ export class JobCreator<
     });
   }
 
-  #submit<Value>(
+  #submit<Value extends SentResult>(
+    payload: Input,
+    options: CreateOptions<Blockers> | undefined,
+    answerOf: (result: Result<Submitted, SubmitFailure>, create: PreparedCreate) => Value,
+  ): Promise<Value | Result<never, SubmitFailure>> {
+    const recorder = this.#client.runtime.telemetry?.recorder();
+    if (!recorder) return this.#checkAndAppend(payload, options, answerOf);
+    const work = () => this.#checkAndAppend(payload, options, answerOf);
+    return recorder.send(this.#one(options), work, sentOne);
+  }
+
+  #checkAndAppend<Value>(
     payload: Input,
     options: CreateOptions<Blockers> | undefined,
     answerOf: (result: Result<Submitted, SubmitFailure>, create: PreparedCreate) => Value,
@@ -218,7 +245,17 @@ export class JobCreator<
     return result ?? runSteps(engine, undefined, followKey(create, answer, engine.url));
   }
 
-  #submitSync<Value>(
+  #submitSync<Value extends SentResult>(
+    payload: Input,
+    options: SyncCreateOptions<Blockers>,
+    answerOf: (result: Result<Submitted, SubmitFailure>, create: PreparedCreate) => Value,
+  ): Value | Result<never, SubmitFailure> {
+    const work = () => this.#checkAndAppendSync(payload, options, answerOf);
+    const recorder = this.#client.runtime.telemetry?.recorder();
+    return recorder ? recorder.send(this.#one(options), work, sentOne) : work();
+  }
+
+  #checkAndAppendSync<Value>(
     payload: Input,
     options: SyncCreateOptions<Blockers>,
     answerOf: (result: Result<Submitted, SubmitFailure>, create: PreparedCreate) => Value,
@@ -231,6 +268,16 @@ export class JobCreator<
     const submissions = submitInsideSync(this.#client, tx, [create]);
     if (submissions.isErr()) return Result.err(submissions.error);
     return answerOf(only(submissions.value), create);
+  }
+
+  /** What telemetry is told of a create. */
+  #one(options: Pick<CreateOptions, "context"> | undefined): SendAsk {
+    const context = options?.context;
+    return context === undefined ? this.#target : { ...this.#target, context };
+  }
+
+  #batch(jobs: readonly unknown[]): SendAsk {
+    return { ...this.#target, batch: Array.isArray(jobs) ? jobs.length : 0 };
   }
 
   #validate(payload: unknown): Validation | Promise<Validation> {

@@ -21,6 +21,7 @@ import {
   stringProblem,
   yesOrNoProblem,
 } from "./option-checks.js";
+import { actorOf } from "./runtime.js";
 import { openedJob } from "./vault.js";
 import { type WaitFailure, type WaitOptions, waitForJob } from "./wait.js";
 import { whyFacts } from "./why-facts.js";
@@ -193,7 +194,7 @@ export class JobRef<Payload = Json, Value = Json | undefined> {
 
   #give(wish: Wish) {
     const { runtime } = this.#client;
-    const actor = `client:${runtime.instance}` as const;
+    const actor = actorOf(runtime);
     return command(
       runtime,
       this.id,

@@ -22,6 +22,7 @@ import {
   SignatureRequired,
 } from "./errors.js";
 import { timeMs } from "./option-checks.js";
+import { actorOf } from "./runtime.js";
 import { contextOf } from "./trace.js";
 import { payloadHash } from "./vault.js";
 
@@ -67,13 +68,24 @@ type Writable<T> = { -readonly [Name in keyof T]: T[Name] };
 
 const noOptions: AnyCreateOptions = {};
 
-/** Prepares the create of a payload that its schema has accepted, in a chain if one is named. */
+/** What a create is given by whoever makes it on behalf of something else. */
+export interface CreateOrigin {
+  /** The chain that it goes on. */
+  readonly chainId?: string;
+  /** When it counts as decided; now by default. */
+  readonly at?: number;
+  readonly actor?: Actor;
+}
+
+const noOrigin: CreateOrigin = {};
+
+/** Prepares the create of a payload that its schema has accepted. */
 export function prepareCreate(
   client: Client,
   target: CreateTarget,
   value: unknown,
   options: AnyCreateOptions = noOptions,
-  chainId?: string,
+  origin: CreateOrigin = noOrigin,
 ): PreparedCreate | PrepareFailure {
   const problem = options === noOptions ? null : createProblem(options);
   if (problem !== null) return problem;
@@ -81,8 +93,8 @@ export function prepareCreate(
   if (payload instanceof InvalidPayload) return payload;
   const key = keyPolicy(target, payload.json);
   if (key instanceof InvalidPayload) return key;
-  const { ids, engine, instance } = client.runtime;
-  const now = engine.now();
+  const { ids, engine } = client.runtime;
+  const { chainId, at: now = engine.now(), actor = actorOf(client.runtime) } = origin;
   const id = options.id ?? ids.jobId();
   const context = contextOf(id, options.context, client.activeTrace, ids);
   if (context === null) {
@@ -93,7 +105,7 @@ export function prepareCreate(
   const command = createCommand(target, options, now, {
     id,
     eventId: ids.eventId(),
-    actor: `client:${instance}`,
+    actor,
     context,
     payload: payload.json,
   });

@@ -2,6 +2,7 @@
  * What an operator does to queues and keys: pause, resume, and release a key that a lost job blocks.
  */
 import { Result } from "better-result";
+import type { Json } from "../core/json.js";
 import { nameProblem } from "../core/names.js";
 import { StoreBusy, type StoreError } from "../engine/errors.js";
 import { type QueueSettings, recordId } from "../engine/record.js";
@@ -9,7 +10,9 @@ import { type AsyncResult, attempt, refusal } from "./async-result.js";
 import type { Client } from "./client.js";
 import { commandMany } from "./commands.js";
 import { InvalidOption } from "./errors.js";
+import { optionsProblem, whole, yesOrNoProblem } from "./option-checks.js";
 import { type KeyAsk, keyProblem, keyRow } from "./reads.js";
+import { actorOf } from "./runtime.js";
 
 /** How often a setting is written when others change it at the same time. */
 const writesMax = 20;
@@ -24,17 +27,47 @@ export class Queues {
 
   /** Stops handing out jobs of a queue, in every process. */
   pause(queue: string): AsyncResult<QueueSettings, InvalidOption | StoreError> {
-    return this.#set(queue, { paused: true });
+    return this.configure(queue, { paused: true });
   }
 
   /** Hands out jobs of a queue again. */
   resume(queue: string): AsyncResult<QueueSettings, InvalidOption | StoreError> {
-    return this.#set(queue, { paused: false });
+    return this.configure(queue, { paused: false });
   }
 
-  #set(
+  /**
+   * Changes the settings of a queue, in every process; what is not named stays, and `null` removes a limit.
+   * Workers go by a new limit within seconds.
+   */
+  configure(
     queue: string,
-    change: QueueSettings,
+    change: QueueChange,
+  ): AsyncResult<QueueSettings, InvalidOption | StoreError> {
+    const problem = optionsProblem("a queue", change, queueChecks);
+    if (problem !== null) return refusal(problem);
+    return this.#write(queue, (current) => {
+      const { engine } = this.#client.runtime;
+      // Members that a newer version has written stay.
+      const { maxActive: before, ...others } = current ?? {};
+      const { maxActive = before, paused = current?.paused ?? false } = change;
+      return {
+        ...others,
+        paused,
+        ...(typeof maxActive === "number" && { maxActive }),
+        changedAt: engine.now(),
+        changedBy: actorOf(this.#client.runtime),
+      };
+    });
+  }
+
+  /** Forgets the settings of a queue. Its jobs stay, and go by what their contract says. */
+  forget(queue: string): AsyncResult<QueueSettings, InvalidOption | StoreError> {
+    return this.#write(queue, () => null);
+  }
+
+  #write(
+    queue: string,
+    settings: (current: QueueSettings | undefined) => QueueSettings | null,
   ): AsyncResult<QueueSettings, InvalidOption | StoreError> {
     return attempt<QueueSettings, InvalidOption | StoreError>(async () => {
       const problem = nameProblem("queue", queue);
@@ -44,10 +77,12 @@ export class Queues {
       const id = recordId.queue(service, queue);
       let [current = null] = await engine.records([id]);
       for (let writes = 0; writes < writesMax; writes++) {
-        const body = { ...(current?.body as object | undefined), ...change };
+        const next = settings(current?.body as QueueSettings | undefined);
+        if (next === null && current === null) return Result.ok({ paused: false });
+        const body = next as Json | null;
         const [outcome] = await engine.swap([{ id, expect: current?.version ?? 0, body }]);
         if (outcome === undefined) throw new Error("The store gave no answer to a swap.");
-        if (outcome.swapped) return Result.ok(body);
+        if (outcome.swapped) return Result.ok(next ?? { paused: false });
         current = outcome.current;
       }
       const message = `The settings of queue ${queue} kept changing; try again.`;
@@ -55,6 +90,21 @@ export class Queues {
     });
   }
 }
+
+/** What may be changed of a queue's settings. */
+export interface QueueChange {
+  readonly paused?: boolean | undefined;
+  /** How many of its jobs may be active at once over all processes; `null` goes back to what contracts say. */
+  readonly maxActive?: number | null | undefined;
+}
+
+/** How many jobs of a queue may be allowed to run at once. */
+const maxActiveMost = 1_000_000;
+
+const queueChecks = {
+  paused: yesOrNoProblem,
+  maxActive: (value: unknown) => (value === null ? null : whole(1, maxActiveMost)(value)),
+};
 
 /** The concurrency keys of a service. */
 export class Keys {
@@ -78,7 +128,7 @@ export class Keys {
       const outcomes = await commandMany(runtime, holders, () => ({
         command: "releaseKey",
         eventId: runtime.ids.eventId(),
-        actor: `client:${runtime.instance}`,
+        actor: actorOf(runtime),
       }));
       return Result.ok(outcomes.flatMap((outcome) => (outcome.ok ? [outcome.job.id] : [])));
     });

@@ -30,6 +30,8 @@ export interface UntypedOptions extends CreateOptions {
   readonly version?: number;
   /** The queue of a type that no contract names; the type's own by default. */
   readonly queue?: string;
+  /** Whether the job is the first of a chain even if its type names no continuations. */
+  readonly chain?: boolean;
 }
 
 type UntypedCreator = JobCreator<Json, Json, Json | undefined>;
@@ -81,7 +83,7 @@ export class UntypedJobs {
   createMany(
     type: string,
     jobs: readonly NewJob<Json>[],
-    options: Pick<UntypedOptions, "version" | "queue" | "tx"> = {},
+    options: Pick<UntypedOptions, "version" | "queue" | "chain" | "tx"> = {},
   ): AsyncResult<readonly Result<JobRef, CreateFailure>[], InsideFailure> {
     return this.#with(type, "a createMany", options, (creator, rest) =>
       creator.createMany(jobs, rest),
@@ -96,10 +98,13 @@ export class UntypedJobs {
   ): AsyncResult<Value, Failure | InvalidOption> {
     const problem = objectProblem(call, options);
     if (problem !== null) return refusal<Value, Failure | InvalidOption>(problem);
-    const { version, queue, ...rest } = options;
-    const target = this.#target(type, version, queue);
+    const { version, queue, chain = false, ...rest } = options;
+    const target = targetOf(this.#contract, type, version, queue);
     if (target instanceof InvalidOption) return refusal<Value, Failure | InvalidOption>(target);
-    const creator: UntypedCreator = new JobCreator(this.#client, target);
+    const creator: UntypedCreator = new JobCreator(
+      this.#client,
+      chain ? { ...target, startsChain: true } : target,
+    );
     const { unnamedLanes } = this.#client;
     const lane = { type, queue: target.queue, version: target.settings.version };
     if (target.schema !== null || unnamedLanes.has(lane)) return use(creator, rest);
@@ -108,39 +113,42 @@ export class UntypedJobs {
       return refused === null ? use(creator, rest) : Result.err(refused);
     }) as AsyncResult<Value, Failure | InvalidOption>;
   }
-
-  #target(
-    type: string,
-    version: number | undefined,
-    queue: string | undefined,
-  ): CreateTarget | InvalidOption {
-    const service = this.#contract.name;
-    const entry = Object.hasOwn(this.#contract.jobs, type) ? this.#contract.jobs[type] : undefined;
-    if (entry === undefined) return unnamedTarget(service, type, version, queue);
-    const definition = definitionsOf(entry).findLast(
-      ({ settings }) => (version ?? settings.version) === settings.version,
-    );
-    if (definition === undefined) {
-      return new InvalidOption({
-        field: "version",
-        message: `${type} has no version ${version} in the contract.`,
-      });
-    }
-    if (queue !== undefined && queue !== queueOf(type, definition)) {
-      const message = `The contract puts ${type} in the queue ${queueOf(type, definition)}; leave the queue out.`;
-      return new InvalidOption({ field: "queue", message });
-    }
-    return {
-      service,
-      type,
-      queue: queueOf(type, definition),
-      schema: definition.payload,
-      settings: definition.settings,
-    };
-  }
 }
 
-function unnamedTarget(
+/** The target of a create by name: the contract's own type, or one that no contract names. */
+export function targetOf(
+  contract: ServiceContract,
+  type: string,
+  version: number | undefined,
+  queue: string | undefined,
+): CreateTarget | InvalidOption {
+  const { name: service, jobs } = contract;
+  const entry = Object.hasOwn(jobs, type) ? jobs[type] : undefined;
+  if (entry === undefined) return unnamedTarget(service, type, version, queue);
+  const definition = definitionsOf(entry).findLast(
+    ({ settings }) => (version ?? settings.version) === settings.version,
+  );
+  if (definition === undefined) {
+    return new InvalidOption({
+      field: "version",
+      message: `${type} has no version ${version} in the contract.`,
+    });
+  }
+  if (queue !== undefined && queue !== queueOf(type, definition)) {
+    const message = `The contract puts ${type} in the queue ${queueOf(type, definition)}; leave the queue out.`;
+    return new InvalidOption({ field: "queue", message });
+  }
+  return {
+    service,
+    type,
+    queue: queueOf(type, definition),
+    schema: definition.payload,
+    settings: definition.settings,
+  };
+}
+
+/** The target of a create of a type that no contract names, with the settings of every type. */
+export function unnamedTarget(
   service: string,
   type: string,
   version = 1,

@@ -14,19 +14,20 @@ export async function whyFacts(client: Client, job: Job): Promise<WhyFacts> {
   if (job.state === "blocked") return { now, openBlockers: await openBlockers(client, job) };
   if (job.state !== "pending" && job.state !== "retry") return { now };
   if (job.runAt > now) return { now };
-  const [[queue], key, workers, ahead, limits] = await Promise.all([
-    engine.records([recordId.queue(job.service, job.queue)]),
+  const [record] = await engine.records([recordId.queue(job.service, job.queue)]);
+  const queue = record?.body as unknown as QueueSettings | undefined;
+  const [key, workers, ahead, limits] = await Promise.all([
     job.key === undefined ? null : engine.query("key", { hash: job.key.hash }),
     workerRows(engine, job.service),
     engine.query("ahead", { id: job.id }),
-    limitFacts(client, job),
+    limitFacts(client, job, queue),
   ]);
   const keyHeld = key?.active.filter((holder) => holder.jobId !== job.id).length ?? 0;
   return {
     now,
     ahead,
     workers: workers.filter((worker) => worker.fresh && handles(worker.types, job)).length,
-    ...(queue ? { queuePaused: (queue.body as unknown as QueueSettings).paused } : null),
+    ...(queue ? { queuePaused: queue.paused } : null),
     ...(key && {
       keyLimit: { active: keyHeld, maxActive: key.maxActive },
       keyBlocked: key.blocked,
@@ -42,15 +43,16 @@ async function openBlockers({ runtime }: Client, { id }: Job): Promise<readonly 
     .map((row) => ({ id: row.id, isChain: row.isChain, state: row.state }));
 }
 
-/** The cluster-wide limits of the job's type and queue, where the contract names any. */
+/** The cluster-wide limits of the job's type and queue, where the contract or an operator names any. */
 async function limitFacts(
   client: Client,
   job: Job,
+  queue: QueueSettings | undefined,
 ): Promise<Pick<WhyFacts, "typeLimit" | "queueLimit">> {
   const { engine } = client.runtime;
   const settings = client.boundJob(job.type, job.typeVersion)?.definition.settings;
   const typeMax = settings?.maxActive;
-  const queueMax = settings?.queue.maxActive;
+  const queueMax = queue?.maxActive ?? settings?.queue.maxActive;
   if (typeMax === undefined && queueMax === undefined) return {};
   const filter = { service: job.service, state: ["active"] } as const;
   const counts = await engine.query("counts", { filter });

@@ -14,6 +14,7 @@ import type { Json } from "../core/json.js";
 import { nameProblem } from "../core/names.js";
 import {
   boundJobs,
+  definitionsOf,
   type JobDefinition,
   type JobEntries,
   type JobVersions,
@@ -24,6 +25,12 @@ import {
 } from "./definition.js";
 import { InvalidDefinition } from "./errors.js";
 import type { JobHooks } from "./hooks.js";
+import {
+  resolveSchedule,
+  type ScheduleInput,
+  type ScheduleSpec,
+  schedulesMax,
+} from "./schedules.js";
 import {
   type JobOptions,
   type RetentionOptions,
@@ -133,17 +140,22 @@ export function versions<const Definitions extends readonly [JobDefinition, ...J
   return { kind: "versions", definitions };
 }
 
-/** What holds for all job types of a service. */
-export interface ServiceOptions {
+/** What a service has besides its job types. */
+export interface ServiceOptions<Entries extends JobEntries> {
+  /** What it starts by itself: schedules by name, which `start` makes, changes and removes as they are listed here. */
+  readonly schedules?: { readonly [name: string]: ScheduleSpec<Entries> };
   /** How long ended jobs are kept, for types whose definition does not say it, unnamed ones included. */
   readonly retention?: RetentionOptions;
 }
 
-/** Defines a service and its job types. Throws `InvalidDefinition` for a name or a limit that cannot work. */
+/**
+ * Defines a service, its job types, and what it starts by itself. Throws `InvalidDefinition` for a name or a limit that
+ * cannot work.
+ */
 export function defineService<const Entries extends JobEntries>(
   name: string,
   jobs: Entries,
-  options: ServiceOptions = {},
+  options: ServiceOptions<NoInfer<Entries>> = {},
 ): ServiceContract<Entries> {
   checkName("name", nameProblem("service", name));
   if (typeof jobs !== "object" || jobs === null || Array.isArray(jobs))
@@ -155,7 +167,32 @@ export function defineService<const Entries extends JobEntries>(
   }
   checkServiceOptions(options);
   checkRelatives({ kind: "service", name, jobs });
-  return withSharedLimits({ kind: "service", name, jobs, ...options });
+  const { schedules, retention } = options;
+  const kept = retention === undefined ? null : { retention };
+  const contract = withSharedLimits({ kind: "service", name, jobs, ...kept });
+  return schedules === undefined ? contract : { ...contract, schedules: declared(jobs, schedules) };
+}
+
+function declared(
+  jobs: JobEntries,
+  schedules: NonNullable<ServiceOptions<JobEntries>["schedules"]>,
+): NonNullable<ServiceContract["schedules"]> {
+  const definitions = Object.entries(schedules).map(([name, spec]) => {
+    const place = `schedules.${name}`;
+    checkName(place, nameProblem("schedule", name));
+    const definition = resolveSchedule(spec as ScheduleInput, place);
+    const entry = Object.hasOwn(jobs, definition.type) ? jobs[definition.type] : undefined;
+    const { type, version } = definition;
+    if (entry === undefined)
+      fail(`${place}.type`, `is ${type}; use ${Object.keys(jobs).join(", ")}`);
+    const known = definitionsOf(entry).map(({ settings }) => settings.version);
+    if (version !== undefined && !known.includes(version))
+      fail(`${place}.version`, `is ${version}; ${type} has ${known.join(", ")}`);
+    return [name, definition] as const;
+  });
+  if (definitions.length > schedulesMax)
+    fail("schedules", `are ${definitions.length}; at most ${schedulesMax} are allowed`);
+  return Object.fromEntries(definitions);
 }
 
 /** Chains and named blockers stay within their service, so that every one is of its job types. */

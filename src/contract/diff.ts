@@ -70,6 +70,10 @@ const rules: { readonly [path: string]: Rule } = {
   blockers: { judge: always("creates and handlers must name the same jobs to wait for") },
   "secret.payload": { judge: lost("fields of payloads are shown that were secret") },
   "secret.result": { judge: lost("fields of results are shown that were secret") },
+  "isolate.memoryMb": { judge: lowered("a try that needs more is ended") },
+  "isolate.cpuSeconds": { judge: lowered("a try that needs more is ended") },
+  "isolate.environment": { judge: lost("a handler that reads one of them does not find it") },
+  "isolate.outputBytesMax": { judge: lowered("a try that prints more is ended") },
   "queue.maxActive": { judge: lowered("jobs wait that would have run") },
   "queue.maxAgeMs": { judge: lowered("jobs expire that would have run") },
   "keyConcurrency.key": {
@@ -117,8 +121,24 @@ export function contractDiff(before: Manifest, after: Manifest): ContractDiff {
     changes.push(...(next === undefined ? [removed(name, job)] : jobChanges(name, job, next)));
   }
   for (const [name, job] of has) if (!had.has(name)) changes.push(added(name, job));
+  changes.push(...scheduleChanges(before, after));
   const unseen = [...has].flatMap(([name, job]) => unseenSchemas(name, had.get(name), job));
   return { changes, migration: migrationName(changes), unseen };
+}
+
+/** Schedules start new work only, so that a change of them hurts none that waits. */
+function scheduleChanges(
+  { schedules: had = {} }: Manifest,
+  { schedules: has = {} }: Manifest,
+): readonly ContractChange[] {
+  const names = [...new Set([...Object.keys(had), ...Object.keys(has)])];
+  return names.flatMap((name) => {
+    const [before = null, after = null] = [had[name], has[name]];
+    if (canonicalJson(before) === canonicalJson(after)) return [];
+    const what = before === null ? "is new" : after === null ? "is gone" : "has changed";
+    const sentence = `The schedule ${name} ${what}.`;
+    return [{ path: `schedules.${name}`, before, after, kind: "update", sentence }];
+  });
 }
 
 function byName({ jobs }: Manifest): ReadonlyMap<string, JobManifest> {

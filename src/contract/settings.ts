@@ -3,6 +3,7 @@
  */
 import type { EndedState, JobSecrets, StalePolicy, WhenFull } from "../core/job.js";
 import type { Backoff } from "../core/retry.js";
+import { type IsolateOptions, type IsolateSettings, resolveIsolate } from "./isolate.js";
 
 /** How failed tries are tried again. */
 export interface RetryOptions {
@@ -78,6 +79,11 @@ export interface JobOptions {
    * Handlers and creators get them; lists, events and logs for people do not.
    */
   readonly secret?: JobSecrets;
+  /**
+   * Runs every try in a process of its own, under these limits or, with `true`, under the defaults. The handler is then
+   * a namespace or a program: `handle({ module })` or `handle({ exec })`.
+   */
+  readonly isolate?: true | IsolateOptions;
 }
 
 /** The settings of a job type with every default filled in. */
@@ -102,6 +108,7 @@ export interface JobSettings {
   readonly continuations: readonly string[];
   readonly blockers?: { readonly [name: string]: string };
   readonly secret?: JobSecrets;
+  readonly isolate?: IsolateSettings;
 }
 
 const secondMs = 1_000;
@@ -178,5 +185,6 @@ export function resolveSettings(options: JobOptions): JobSettings {
     continuations: options.continuations ?? [],
     ...(options.blockers === undefined ? null : { blockers: options.blockers }),
     ...(options.secret === undefined ? null : { secret: options.secret }),
+    ...(options.isolate === undefined ? null : { isolate: resolveIsolate(options.isolate) }),
   };
 }

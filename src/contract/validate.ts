@@ -9,6 +9,7 @@ import { backoffProblem, delayMaxMs } from "../core/retry.js";
 import { pointerProblem } from "../core/secrets.js";
 import { InvalidDefinition } from "./errors.js";
 import { hookNames } from "./hooks.js";
+import { cpuSecondsLimit, memoryMbRange, outputBytesLimit } from "./isolate.js";
 import { isSchema } from "./schema.js";
 import { type JobOptions, jobDefaults } from "./settings.js";
 
@@ -24,7 +25,8 @@ const activeLimit = 1_000_000;
 /** Says what is wrong with an option, as a sentence that goes on after its name, or `null`. */
 type Check = (value: unknown) => string | null;
 
-type Checks = { readonly [option: string]: Check };
+/** The options that something has, each with its check. */
+export type Checks = { readonly [option: string]: Check };
 
 const jobChecks: Checks = {
   payload: schemaCheck,
@@ -45,6 +47,7 @@ const jobChecks: Checks = {
   retention: () => null,
   continuations: namesCheck,
   blockers: blockersCheck,
+  isolate: () => null,
   hooks: () => null,
   secret: () => null,
 };
@@ -73,6 +76,13 @@ const queueChecks: Checks = {
   maxAgeMs: whole(1, delayMaxMs),
 };
 
+const isolateChecks: Checks = {
+  memoryMb: whole(memoryMbRange.least, memoryMbRange.most),
+  cpuSeconds: whole(1, cpuSecondsLimit),
+  environment: environmentCheck,
+  outputBytesMax: whole(0, outputBytesLimit),
+};
+
 const retentionChecks: Checks = Object.fromEntries(endedStates.map((state) => [state, keptMs]));
 
 const secretChecks: Checks = { payload: pointersCheck, result: pointersCheck };
@@ -80,7 +90,7 @@ const secretChecks: Checks = { payload: pointersCheck, result: pointersCheck };
 const hookChecks: Checks = Object.fromEntries(hookNames.map((name) => [name, functionCheck]));
 
 /** Options that later versions will know. */
-const laterOptions: ReadonlySet<string> = new Set(["isolate", "exec"]);
+const laterOptions: ReadonlySet<string> = new Set(["sign"]);
 
 /** Throws `InvalidDefinition` for the first option that cannot work. */
 export function checkJobOptions(
@@ -94,13 +104,15 @@ export function checkJobOptions(
   if (options.retention !== undefined)
     checkMembers("retention", options.retention, retentionChecks);
   checkSecret(options);
+  if (options.isolate !== undefined && options.isolate !== true)
+    checkMembers("isolate", options.isolate, isolateChecks);
   if (options.hooks !== undefined) checkMembers("hooks", options.hooks, hookChecks);
   checkKeyConcurrency(options);
 }
 
 /** Throws `InvalidDefinition` for an option of a service that cannot work. */
 export function checkServiceOptions(options: { readonly retention?: object }): void {
-  checkMembers("", options, { retention: () => null });
+  checkMembers("", options, { schedules: () => null, retention: () => null });
   if (options.retention !== undefined)
     checkMembers("retention", options.retention, retentionChecks);
 }
@@ -154,7 +166,8 @@ function checkKeyConcurrency({ keyConcurrency, queue, leaseMs }: JobOptions): vo
   }
 }
 
-function checkMembers(place: string, members: object, checks: Checks): void {
+/** Throws `InvalidDefinition` for the first member that is unknown or cannot work. `place` goes before its name. */
+export function checkMembers(place: string, members: object, checks: Checks): void {
   if (typeof members !== "object" || members === null)
     fail(place || "the definition", "must be an object");
   for (const [name, value] of Object.entries(members)) {
@@ -199,6 +212,13 @@ function pointersCheck(value: unknown): string | null {
   return null;
 }
 
+function environmentCheck(value: unknown): string | null {
+  const good =
+    Array.isArray(value) &&
+    value.every((name) => typeof name === "string" && /^[A-Za-z_][A-Za-z0-9_]*$/.test(name));
+  return good ? null : 'must be a list of names of environment variables, such as ["API_URL"]';
+}
+
 function schemaCheck(value: unknown): string | null {
   if (isSchema(value)) return null;
   const looksPlain =
@@ -226,7 +246,8 @@ function backoffCheck(value: unknown): string | null {
   return backoffProblem(value as Parameters<typeof backoffProblem>[0]);
 }
 
-function whole(least: number, most: number): Check {
+/** Takes whole numbers within bounds. */
+export function whole(least: number, most: number): Check {
   return (value) => {
     if (typeof value === "number" && Number.isSafeInteger(value) && value >= least && value <= most)
       return null;
@@ -240,11 +261,13 @@ function functionCheck(value: unknown): string | null {
   return typeof value === "function" ? null : "must be a function";
 }
 
-function yesOrNo(value: unknown): string | null {
+/** Takes `true` and `false`. */
+export function yesOrNo(value: unknown): string | null {
   return typeof value === "boolean" ? null : `is ${String(value)}; it must be true or false`;
 }
 
-function oneOf(...choices: readonly string[]): Check {
+/** Takes one of some words. */
+export function oneOf(...choices: readonly string[]): Check {
   return (value) =>
     choices.includes(value as string)
       ? null

@@ -22,6 +22,10 @@ const rules = {
     pattern: namePattern,
     rule: "letters, digits, - and _ (not first), at most 64 characters",
   },
+  schedule: {
+    pattern: namePattern,
+    rule: "letters, digits, - and _ (not first), at most 64 characters",
+  },
   type: {
     pattern: typePattern,
     rule: "letters, digits, - and _ (not first), . and : inside, at most 64 characters",
@@ -35,6 +39,11 @@ const rules = {
 
 /** What a name is the name of. */
 export type NameKind = keyof typeof rules;
+
+/** The pattern and the rule in words of a kind of names, for those who check names by schemas. */
+export function nameRule(kind: NameKind): { readonly pattern: RegExp; readonly rule: string } {
+  return rules[kind];
+}
 
 /** What is wrong with a name, as a sentence, or `null` when nothing is. */
 export function nameProblem(kind: NameKind, name: unknown): string | null {

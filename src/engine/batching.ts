@@ -48,6 +48,11 @@ export class Batcher<Item, Answer> {
     this.#options = options;
   }
 
+  /** How many calls wait for the batch under way. */
+  get waiting(): number {
+    return this.#waiting.length;
+  }
+
   /** Asks for one item to be carried out with the next batch. */
   call(item: Item): Promise<Answer> {
     return new Promise((resolve, reject) => {

@@ -151,11 +151,26 @@ export interface SyncStore {
   settle(changes: readonly Change[]): readonly AppendOutcome[];
 }
 
+/** Whether a reader of the feed waits for more: `live`, or ends with what is stored. */
+export type FeedExtent = "live" | "stored";
+
 /** An event with its place in the feed. */
 export interface FeedItem {
   /** Opaque; give it to `tail` to go on after this event. */
   readonly cursor: string;
   readonly event: JobEvent;
+}
+
+/** How much a process's own side of the store has to do. An engine gives the numbers that it has. */
+export interface EngineHealth {
+  /** Connections to the server that are open, and how many of them are in use. */
+  readonly connectionsOpen?: number;
+  readonly connectionsUsed?: number;
+  /** Calls that wait for a connection. */
+  readonly connectionsWaitedFor?: number;
+  /** Calls that wait for the batch under way before they go out as the next. */
+  readonly writesQueued?: number;
+  readonly readsQueued?: number;
 }
 
 /** What a wake-up hints at: something may be claimable, a job ended, or one was asked to stop. */
@@ -253,8 +268,13 @@ export interface Engine {
     ask: Queries[Name]["ask"],
   ): Promise<Queries[Name]["answer"]>;
 
-  /** The feed of all events after a cursor (from the beginning without one), then live, until the signal aborts. No gaps; per-job order. */
-  tail(cursor: string | null, signal: AbortSignal): AsyncIterable<FeedItem>;
+  /**
+   * The feed of all events after a cursor (from the beginning without one), then live, until the signal aborts; with the
+   * extent `stored` it ends as soon as nothing more is stored. No gaps; per-job order. Cursors are the
+   * store's own: two readers may hold different ones for the same event, and events of several jobs that were stored at
+   * the same moment may come in either order.
+   */
+  tail(cursor: string | null, signal: AbortSignal, extent?: FeedExtent): AsyncIterable<FeedItem>;
 
   /** The cursor of the newest event. */
   head(): Promise<string>;
@@ -264,6 +284,12 @@ export interface Engine {
 
   /** Forgets `deleted` events older than a time, a bounded number of them. Gives how many. */
   prune(before: number): Promise<number>;
+
+  /** How busy this process's side of the store is now. Costs nothing. */
+  health?(): EngineHealth;
+
+  /** How many events a read model that follows the log lies behind it. Asked only of a store that has such a one. */
+  viewStatus?(): Promise<{ readonly lag: number }>;
 
   /** Carries out what was asked before, then lets go of the store. Idempotent. */
   close(): Promise<void>;

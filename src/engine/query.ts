@@ -120,6 +120,16 @@ export interface KeyRow {
   readonly lastOutcome?: PolicyOutcome & { readonly at: number };
 }
 
+/** What goes on under the keys of a type, all of them together. */
+export interface KeyCount {
+  readonly service: string;
+  readonly type: string;
+  /** How many jobs wait under a key and have no slot yet. */
+  readonly waiting: number;
+  /** How many keys stay taken until somebody releases them. */
+  readonly blocked: number;
+}
+
 /** Narrows a list of chains. Names, tags and times are those of the first job; the state is that of the current one. */
 export type ChainFilter = Pick<
   JobFilter,
@@ -182,6 +192,8 @@ export interface Queries {
     readonly answer: Page<KeyRow>;
   };
   key: { readonly ask: { readonly hash: string }; readonly answer: KeyRow | null };
+  /** The types of which a job waits under a key, or a key is blocked. */
+  keyCounts: { readonly ask: object; readonly answer: readonly KeyCount[] };
   chains: { readonly ask: ChainsAsk; readonly answer: Page<ChainRow> };
   /** For each of some jobs its blockers, in the order in which the job names them. */
   blockers: {

@@ -46,7 +46,7 @@ export class EndHooks {
 
   constructor(runtime: Runtime, contract: ServiceContract) {
     this.#runtime = runtime;
-    this.#place = new FeedPlace(runtime, `${runtime.service}/hooks`);
+    this.#place = new FeedPlace(runtime, "hooks");
     for (const [type, entry] of Object.entries(contract.jobs)) {
       for (const { settings, hooks } of definitionsOf(entry)) {
         if (!hasEndHooks(hooks)) continue;

@@ -25,7 +25,7 @@ export class FeedPlace {
 
   constructor(runtime: Runtime, name: string) {
     this.#runtime = runtime;
-    this.#id = recordId.cursor(name);
+    this.#id = recordId.cursor(runtime.service, name);
   }
 
   /** The time of the oldest event that is not done with; infinite where there is none. */

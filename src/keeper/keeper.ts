@@ -3,6 +3,7 @@
  * one and one of them leads. It is never on the path of a claim or a settlement: while none runs,
  * what waits for it waits.
  */
+import { createClient } from "../client/client.js";
 import type { Runtime } from "../client/runtime.js";
 import type { ServiceContract } from "../contract/definition.js";
 import { recordId } from "../engine/record.js";
@@ -11,10 +12,18 @@ import type { DutyDone, DutyRound } from "./duty.js";
 import { EndHooks } from "./end-hooks.js";
 import { expireOverdue } from "./janitor.js";
 import { Leadership } from "./leadership.js";
-import { discardUnkept, prune, type Retention, retentionOf } from "./pruner.js";
+import {
+  discardsAny,
+  discardUnkept,
+  prune,
+  type RetentionRules,
+  retentionRules,
+} from "./pruner.js";
 import { reap } from "./reaper.js";
 import { resolve } from "./resolver.js";
+import { Scheduler } from "./scheduler.js";
 import { Tickets } from "./tickets.js";
+import { WebhookDuty } from "./webhooks.js";
 
 /** How often a keeper does what. */
 export interface KeeperTimings {
@@ -22,7 +31,7 @@ export interface KeeperTimings {
   readonly ttlMs?: number;
   /** How often a leader renews its leadership. */
   readonly renewMs?: number;
-  /** How often lapsed leases, deadlines and blocked jobs are looked for, and the outbox is looked into. */
+  /** How often lapsed leases, deadlines, blocked jobs and schedules are looked for, and the outbox is looked into. */
   readonly tickMs?: number;
   /** How soon after another the ends of jobs make the keeper look for jobs that waited for them. */
   readonly resolveMs?: number;
@@ -70,10 +79,13 @@ export function createKeeper(options: KeeperOptions): Keeper {
 class ServiceKeeper implements Keeper {
   readonly #runtime: Runtime;
   readonly #timings: Required<KeeperTimings>;
-  readonly #retention: Retention;
+  readonly #rules: RetentionRules;
+  readonly #discards: boolean;
   readonly #leadership: Leadership;
   readonly #tickets: Tickets;
   readonly #endHooks: EndHooks;
+  readonly #scheduler: Scheduler;
+  readonly #webhooks: WebhookDuty;
   #isStopped = false;
   #isFailing = false;
   #pruneAt = Number.NEGATIVE_INFINITY;
@@ -88,10 +100,8 @@ class ServiceKeeper implements Keeper {
   constructor({ runtime, contract, ...timings }: KeeperOptions) {
     this.#runtime = runtime;
     this.#timings = { ...keeperDefaults, ...timings };
-    this.#retention = {
-      ...retentionOf(contract),
-      mayGoUntil: (type) => this.#endHooks.doneUntil(type),
-    };
+    this.#rules = retentionRules(contract);
+    this.#discards = discardsAny(this.#rules);
     const { ttlMs, renewMs } = this.#timings;
     this.#leadership = new Leadership({
       runtime,
@@ -103,10 +113,14 @@ class ServiceKeeper implements Keeper {
         this.#schedule(0);
         this.#tickets.start();
         this.#endHooks.start(this.#mayGoOn);
+        this.#scheduler.start();
       },
     });
     this.#endHooks = new EndHooks(runtime, contract);
     this.#tickets = new Tickets(runtime, this.#mayGoOn);
+    const client = createClient(runtime, contract);
+    this.#scheduler = new Scheduler(client, this.#timings.tickMs, this.#mayGoOn);
+    this.#webhooks = new WebhookDuty(runtime, this.#timings.tickMs, this.#mayGoOn);
   }
 
   get isLeader(): boolean {
@@ -129,6 +143,7 @@ class ServiceKeeper implements Keeper {
     const round = { runtime: this.#runtime, mayGoOn: () => true };
     return this.#oneAtATime(async () => {
       await this.#endHooks.round();
+      await this.#scheduler.fire(round.mayGoOn);
       await this.#duties(round, true);
       await this.#endHooks.round();
     });
@@ -141,7 +156,9 @@ class ServiceKeeper implements Keeper {
     this.#stopHints?.();
     await this.#tickets.stop();
     await this.#endHooks.stop();
+    await this.#scheduler.stop();
     await this.#round;
+    await this.#webhooks.stop();
     await this.#leadership.stop();
   }
 
@@ -204,17 +221,23 @@ class ServiceKeeper implements Keeper {
 
   /** Gives what pruning left undone, so that it goes on in the next round. */
   async #duties(round: DutyRound, prunes: boolean): Promise<DutyDone> {
+    const readUntil = await this.#webhooks.tend(prunes || this.#discards);
+    const retention = {
+      ...this.#rules,
+      readUntil,
+      mayGoUntil: (type: string) => Math.min(this.#endHooks.doneUntil(type), readUntil),
+    };
     // Together, so that a store that batches looks once for all of them.
     await Promise.all([
       reap(round),
       expireOverdue(round),
       resolve(round),
-      discardUnkept(round, this.#retention),
+      discardUnkept(round, retention),
       this.#tickets.tend(),
       honourCancels(round),
     ]);
     if (!prunes) return { changed: 0, isFull: false };
-    return await prune(round, this.#retention, this.#timings.tombstoneMs);
+    return await prune(round, retention, this.#timings.tombstoneMs);
   }
 
   #oneAtATime(work: () => Promise<void>): Promise<void> {

@@ -9,21 +9,25 @@ import { type DutyDone, type DutyRound, tend } from "./duty.js";
 
 type RetentionRule = { readonly [State in EndedState]: number };
 
-/** How long each job type of a contract keeps its ended jobs. Versions share the longest time. */
-type RetentionRules = ReadonlyMap<string, RetentionRule>;
-
-/** What may be removed. */
-export interface Retention {
-  readonly rules: RetentionRules;
+/** How long ended jobs are kept. */
+export interface RetentionRules {
+  /** The rule of each type of the contract. Versions share the longest time. */
+  readonly types: ReadonlyMap<string, RetentionRule>;
   /** The rule of types that the contract does not name. */
   readonly otherwise: RetentionRule;
+}
+
+/** What may be removed. */
+interface Retention extends RetentionRules {
+  /** The time up to which everybody who follows the log has read it. */
+  readonly readUntil: number;
   /** The time up to which nobody still needs the jobs of a type that have ended. */
   readonly mayGoUntil: (type: string) => number;
 }
 
 /** Reads the retention rules of a contract. */
-export function retentionOf(contract: ServiceContract): Omit<Retention, "mayGoUntil"> {
-  const rules = new Map(
+export function retentionRules(contract: ServiceContract): RetentionRules {
+  const types = new Map(
     Object.entries(contract.jobs).map(([type, entry]) => {
       const rules = definitionsOf(entry).map((definition) => definition.settings.retention);
       const longest = endedStates.map((state) => {
@@ -32,13 +36,21 @@ export function retentionOf(contract: ServiceContract): Omit<Retention, "mayGoUn
       return [type, Object.fromEntries(longest) as RetentionRule];
     }),
   );
-  return { rules, otherwise: { ...retentionDefaults, ...contract.retention } };
+  return { types, otherwise: { ...retentionDefaults, ...contract.retention } };
 }
 
-/** Removes what is not kept at all, which workers do themselves unless they were interrupted. */
+/** Whether some jobs are not kept at all. */
+export function discardsAny({ types }: RetentionRules): boolean {
+  return [...types.values()].some((rule) => endedStates.some((state) => rule[state] === 0));
+}
+
+/**
+ * Removes what is not kept at all, which workers do themselves unless they were interrupted, or somebody follows the log:
+ * nothing is removed that has not been read.
+ */
 export async function discardUnkept(round: DutyRound, retention: Retention): Promise<DutyDone> {
   const parts: DutyDone[] = [];
-  for (const [type, rule] of retention.rules) {
+  for (const [type, rule] of retention.types) {
     for (const state of endedStates) {
       if (rule[state] === 0) parts.push(await removeEnded(round, retention, type, state, 0));
     }
@@ -46,7 +58,7 @@ export async function discardUnkept(round: DutyRound, retention: Retention): Pro
   return sum(parts);
 }
 
-/** Removes every ended job whose time has run out, and forgets old traces. */
+/** Removes every ended job whose time has run out and whose log has been read, and forgets old traces. */
 export async function prune(
   round: DutyRound,
   retention: Retention,
@@ -60,11 +72,12 @@ export async function prune(
     const name = `${type}/${state}`;
     if (!isEnded(state) || count === 0 || seen.has(name)) continue;
     seen.add(name);
-    const keepMs = (retention.rules.get(type) ?? retention.otherwise)[state];
+    const keepMs = (retention.types.get(type) ?? retention.otherwise)[state];
     if (Number.isFinite(keepMs))
       parts.push(await removeEnded(round, retention, type, state, keepMs));
   }
-  if (round.mayGoOn()) await engine.prune(engine.now() - tombstoneMs);
+  if (round.mayGoOn())
+    await engine.prune(Math.min(engine.now() - tombstoneMs, retention.readUntil));
   return sum(parts);
 }
 

@@ -8,6 +8,7 @@ import { createOf, type Published, publishCreates } from "../client/outbox.js";
 import type { PreparedCreate } from "../client/prepare.js";
 import type { Runtime } from "../client/runtime.js";
 import { canonicalHash } from "../core/json.js";
+import { jobFields } from "../engine/logger.js";
 import type { Outbox, OutboxRow } from "../engine/outbox.js";
 import { recordId } from "../engine/record.js";
 import { type KeeperTimings, keeperDefaults } from "./keeper.js";
@@ -166,7 +167,7 @@ export class Relay {
     const first = loaded?.events?.[0];
     if (first === undefined || first.id === event.id) return;
     const message = "A job with this id existed already; the one in the outbox is dropped.";
-    logger.warn({ job: event.jobId, type: event.type }, message);
+    logger.warn(jobFields({ ...event, id: event.jobId }), message);
   }
 }
 

@@ -5,6 +5,7 @@ import { hostname } from "node:os";
 import { createClient } from "../client/client.js";
 import { InvalidOption } from "../client/errors.js";
 import { createIds, type IdSource, systemIds } from "../client/ids.js";
+import { openTelemetry } from "../client/open-telemetry/open.js";
 import {
   isObject,
   kindOf,
@@ -13,10 +14,12 @@ import {
   stringProblem,
   whole,
 } from "../client/option-checks.js";
+import type { WebhookSettings } from "../client/runtime.js";
 import { Signing, type SigningOptions } from "../client/signing.js";
 import { openTelemetryTrace } from "../client/trace.js";
 import type { TransactionSource } from "../client/transactions/source.js";
 import { type EncryptionOptions, Vault } from "../client/vault.js";
+import { networksProblem } from "../client/webhooks/addresses.js";
 import type { JobEntries, ServiceContract } from "../contract/definition.js";
 import { concurrencyLimit } from "../contract/validate.js";
 import { nameProblem } from "../core/names.js";
@@ -27,6 +30,7 @@ import { type Logger, silentLogger } from "../engine/logger.js";
 import { defaultUrl, openEngine, openOutbox } from "../engine/open.js";
 import type { Outbox } from "../engine/outbox.js";
 import type { KeeperTimings } from "../keeper/keeper.js";
+import { packageVersion } from "./package-version.js";
 import { Service } from "./service.js";
 
 /** How a service is connected. */
@@ -62,6 +66,8 @@ export interface ConnectOptions<Tx = undefined> {
   readonly signing?: SigningOptions;
   /** Keys that payloads and results are encrypted with, so that the store never sees them. */
   readonly encryption?: EncryptionOptions;
+  /** Where webhooks may be sent to: public addresses only by default. */
+  readonly webhooks?: WebhookSettings;
   /** Where the runtime says what it does; it is silent by default. */
   readonly logger?: Logger;
   readonly clock?: Clock;
@@ -101,8 +107,17 @@ export async function connect<Entries extends JobEntries, Tx = undefined>(
       await outbox.provision();
     }
     const names = { instance, service: contract.name };
-    const keys = { ...(signing && { signing }), ...(vault && { vault }) };
-    const runtime = { engine, clock, ids, logger, ...names, ...(outbox && { outbox }), ...keys };
+    const telemetry = await openTelemetry({ clock, instance, version: packageVersion() });
+    const { webhooks } = options;
+    const runtime = {
+      ...{ engine, clock, ids, logger },
+      ...names,
+      ...(telemetry && { telemetry }),
+      ...(outbox && { outbox }),
+      ...(signing && { signing }),
+      ...(vault && { vault }),
+      ...(webhooks && { webhooks }),
+    };
     const client = createClient(runtime, contract, await openTelemetryTrace());
     return new Service<Entries, Tx>(client, contract, {
       ownsEngine,
@@ -137,6 +152,8 @@ const connectChecks: { readonly [Name in keyof ConnectOptions]-?: OptionCheck } 
   acceptMigration: stringProblem,
   signing: (value) => (isObject(value) ? null : "It must be an object with sign and verify."),
   encryption: (value) => (isObject(value) ? null : "It must be an object with keys."),
+  webhooks: (webhooks) =>
+    optionsProblem("webhooks", webhooks, { allowAddresses: networksProblem })?.message ?? null,
   logger: membersProblem("info", "warn", "error"),
   clock: membersProblem("now", "monotonic", "after"),
   ids: membersProblem("jobId", "eventId", "randomHex"),

@@ -18,6 +18,8 @@ import type { Stored } from "../contract/stored.js";
 import type { Json } from "../core/json.js";
 import type { ActiveJob, AnyComplete, Complete, Prepare } from "../worker/active-job.js";
 import type { BlockerOutcome } from "../worker/blockers.js";
+import type { IsolatedJob } from "../worker/isolate/isolated-job.js";
+import type { ModuleParts, OutsideSteps, ProgramParts } from "../worker/isolate/outside-handler.js";
 import type { Completed, HandlerOutcome } from "../worker/outcome.js";
 
 /** What `create` takes for a definition. */
@@ -122,6 +124,48 @@ export type HandlerOf<
 > = (
   job: ActiveJobOf<Definition, Entries, Tx>,
 ) => ReturnOf<Definition> | Promise<ReturnOf<Definition>>;
+
+/** What a handler outside gives: the result, or anything where the definition has none. */
+type OutsideValueOf<Definition extends JobDefinition> = Definition["result"] extends Schema
+  ? StandardSchemaV1.InferInput<Definition["result"]>
+  : unknown;
+
+/**
+ * A handler that runs in a process of its own: a module, or a program. With `complete`, which runs in the worker,
+ * what it gives is not the result yet.
+ */
+export type OutsideHandlerOf<
+  Definition extends JobDefinition,
+  Entries extends JobEntries = JobEntries,
+  Tx = undefined,
+> = OutsideSteps<
+  PayloadOf<Definition>,
+  Stored<OutsideValueOf<Definition>>,
+  OwnValueOf<Definition> | Continuation,
+  ContinueWith<Definition, Entries>,
+  Tx
+> &
+  (ModuleParts | ProgramParts<PayloadOf<Definition>>);
+
+/**
+ * The handler that the module of an isolated type has as its default export. What it gets and gives went, or goes,
+ * through JSON. `Version` names another version than the current one.
+ *
+ * @example
+ * const transcode: IsolatedHandler<typeof video.jobs.transcode> = async (job) => ({ frames: 100 });
+ * export default transcode;
+ */
+export type IsolatedHandler<
+  Entry extends JobEntry,
+  Version extends VersionOf<Entry> = CurrentOf<Entry>["settings"]["version"],
+> = (
+  job: IsolatedJob<Stored<PayloadOf<DefinitionAt<Entry, Version>>>>,
+) => IsolatedReturnOf<DefinitionAt<Entry, Version>>;
+
+type IsolatedReturnOf<Definition extends JobDefinition> =
+  | OutsideValueOf<Definition>
+  | HandlerOutcome
+  | Promise<OutsideValueOf<Definition> | HandlerOutcome>;
 
 /** Carries out jobs of types that no contract names, whose payload may be any JSON. */
 export type RouteHandler<Tx = undefined> = (

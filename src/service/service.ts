@@ -4,12 +4,15 @@
  */
 import type { Client } from "../client/client.js";
 import { ContractState } from "../client/contract.js";
+import { takeUpSchedules } from "../client/declared-schedules.js";
 import { JobRef } from "../client/job-ref.js";
 import { keepAlive } from "../client/keep-alive.js";
 import { Keys, Queues } from "../client/queues.js";
 import { Reads } from "../client/reads.js";
+import { Schedules } from "../client/schedules.js";
 import type { TransactionSource } from "../client/transactions/source.js";
 import { UntypedJobs } from "../client/untyped.js";
+import { Webhooks } from "../client/webhooks/webhooks.js";
 import {
   type BoundJob,
   boundJobs,
@@ -19,12 +22,20 @@ import {
 import type { Engine } from "../engine/engine.js";
 import { createKeeper, type Keeper, type KeeperTimings } from "../keeper/keeper.js";
 import { Relay } from "../keeper/relay.js";
+import { Isolation } from "../worker/isolate/isolation.js";
+import { handlerProblem, type OutsideHandler } from "../worker/isolate/outside-handler.js";
 import { chain, type Middleware, MiddlewareStack } from "../worker/middleware.js";
 import { type RouteOptions, Router } from "../worker/route.js";
-import { createWorker, type Handler, type Worker, type WorkerJob } from "../worker/worker.js";
+import {
+  createWorker,
+  graceDefaultMs,
+  type Handler,
+  type Worker,
+  type WorkerJob,
+} from "../worker/worker.js";
 import { Chains } from "./chains.js";
 import { InvalidHandler, ServiceStopped } from "./errors.js";
-import type { CurrentOf, HandlerOf, RouteHandler } from "./inferred.js";
+import type { CurrentOf, HandlerOf, OutsideHandlerOf, RouteHandler } from "./inferred.js";
 import { type HandleOptions, JobFace, type Register } from "./job-face.js";
 import { packageVersion } from "./package-version.js";
 
@@ -38,7 +49,9 @@ export type ServiceJobs<Entries extends JobEntries, Tx = undefined> = {
 
 /** Handlers by the name of their type. */
 export type Handlers<Entries extends JobEntries, Tx = undefined> = {
-  readonly [Type in keyof Entries]?: HandlerOf<CurrentOf<Entries[Type]>, Entries, Tx>;
+  readonly [Type in keyof Entries]?:
+    | HandlerOf<CurrentOf<Entries[Type]>, Entries, Tx>
+    | OutsideHandlerOf<CurrentOf<Entries[Type]>, Entries, Tx>;
 };
 
 /** How a service runs. */
@@ -76,12 +89,17 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
   readonly reads: Reads;
   readonly queues: Queues;
   readonly keys: Keys;
+  /** What the service starts by itself. */
+  readonly schedules: Schedules;
+  /** Who is told of the service's events. */
+  readonly webhooks: Webhooks;
   /** The accepted contract of the service, and how this process's own stands to it. */
   readonly contract: ContractState;
   readonly #client: Client;
   readonly #contract: ServiceContract;
   readonly #settings: ServiceSettings;
   readonly #handlers = new Map<string, WorkerJob>();
+  readonly #isolation: Isolation;
   readonly #middleware = new MiddlewareStack();
   readonly #router = new Router();
   readonly #whenStopped: Promise<void>;
@@ -100,12 +118,15 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
     this.#client = client;
     this.#contract = contract;
     this.#settings = settings;
+    this.#isolation = new Isolation(client.runtime, settings.graceMs ?? graceDefaultMs);
     this.jobs = this.#faces();
     this.untyped = new UntypedJobs(client, contract);
     this.chains = new Chains(client);
     this.reads = new Reads(client);
     this.queues = new Queues(client);
     this.keys = new Keys(client);
+    this.schedules = new Schedules(client, contract);
+    this.webhooks = new Webhooks(client);
     this.contract = new ContractState(client.runtime, contract);
     this.#whenStopped = new Promise((resolve) => {
       this.#reportStopped = resolve;
@@ -217,7 +238,8 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
   async #start(): Promise<void> {
     const { runtime } = this.#client;
     const { concurrency, graceMs, keeper, transactions, acceptMigration } = this.#settings;
-    await this.contract.takeUp(acceptMigration);
+    // Who runs an earlier contract leaves the schedules of the accepted one as they are.
+    if (await this.contract.takeUp(acceptMigration)) await takeUpSchedules(runtime, this.#contract);
     const jobs = [...this.#handlers.values()];
     if (jobs.length > 0 || !this.#router.isEmpty) {
       this.#worker = createWorker({
@@ -239,6 +261,7 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
     try {
       await this.#keeper?.start();
       await this.#relay?.start();
+      await this.#isolation.start();
       await this.#worker?.start();
     } catch (fault) {
       await this.#halt();
@@ -261,7 +284,7 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
     try {
       await this.#worker?.stop();
     } finally {
-      await Promise.all([this.#keeper?.stop(), this.#relay?.stop()]);
+      await Promise.all([this.#keeper?.stop(), this.#relay?.stop(), this.#isolation.stop()]);
     }
   }
 
@@ -280,20 +303,22 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
     return Object.fromEntries(faces) as ServiceJobs<Entries, Tx>;
   }
 
-  #register(bound: BoundJob, handler: Handler, { use = [] }: HandleOptions): void {
+  #register(bound: BoundJob, handler: Handler | OutsideHandler, { use = [] }: HandleOptions): void {
     const { type } = bound;
     const { version } = bound.definition.settings;
     const refuse = (message: string): never => {
       throw new InvalidHandler({ type, message });
     };
-    if (typeof handler !== "function") refuse(`The handler of ${type} must be a function.`);
+    const problem = handlerProblem(bound, handler);
+    if (problem !== null) refuse(problem);
     if (this.#starting !== null)
       refuse(`The handler of ${type} comes too late; register it before start().`);
     const name = `${type}@${version}`;
     if (this.#handlers.has(name))
       refuse(`${type} version ${version} has a handler already; a type has one in a process.`);
-    const own = use.length === 0 ? null : { use: chain(...use) };
-    this.#handlers.set(name, { bound, handler, ...own });
+    const own = typeof handler === "function" ? handler : this.#isolation.handler(bound, handler);
+    const middleware = use.length === 0 ? null : { use: chain(...use) };
+    this.#handlers.set(name, { bound, handler: own, ...middleware });
   }
 
   #stopped(): ServiceStopped {

@@ -111,6 +111,10 @@ export class TestService<Entries extends JobEntries = JobEntries> {
     this.#parts = { ...parts, waiting: () => this.waiting() };
     this.clock = new TestClock(clock, {
       openJobs: () => openJobs(engine, service.name),
+      nextFiring: async () => {
+        const instants = (await service.schedules.list().orThrow()).map(({ nextAt }) => nextAt);
+        return instants.reduce((a, b) => (a === null || (b !== null && b < a) ? b : a), null);
+      },
       tend: () => keeper.tick(),
     });
   }

@@ -13,6 +13,7 @@ import { cut, jobError } from "../client/job-error.js";
 import type { Runtime } from "../client/runtime.js";
 import { DecryptionFailed, openPart } from "../client/vault.js";
 import { validate } from "../contract/schema.js";
+import { jobFields } from "../engine/logger.js";
 import { namedBlockers } from "./blockers.js";
 import type { Outcome } from "./conclude.js";
 import type { Hold } from "./hold.js";
@@ -31,6 +32,7 @@ export async function runAttempt(hold: Hold, parts: RunningJobParts): Promise<At
   try {
     outcome = await steps(hold, parts);
   } catch (thrown) {
+    if (!isHandlerOutcome(thrown)) runtime.telemetry?.recorder()?.thrown(thrown);
     outcome = thrownOutcome(hold, thrown, runtime);
   }
   if (hold.completion !== undefined) outcome = await completed(hold, outcome, runtime);
@@ -51,7 +53,7 @@ async function completed(hold: Hold, outcome: Outcome, runtime: Runtime): Promis
   }
   if (hold.phase === "settled") {
     if (failure === undefined && outcome.kind !== "returned") {
-      const fields = { jobId: hold.job.id, type: hold.job.type, outcome: outcome.kind };
+      const fields = { ...jobFields(hold.job), outcome: outcome.kind };
       runtime.logger.warn(fields, "A handler went wrong after it had completed its job.");
     }
     return { kind: "settled" };
@@ -148,7 +150,7 @@ function deadlineHasCome({ job }: Hold, runtime: Runtime): boolean {
 /** Jobs keep no stack traces, so that the log is the place to find one. */
 function threw({ job, aborted }: Hold, thrown: unknown, { logger }: Runtime): Outcome {
   if (aborted === undefined) {
-    const fields = { jobId: job.id, type: job.type, tries: job.tries, error: thrown };
+    const fields = { ...jobFields(job), tries: job.tries, error: thrown };
     logger.warn(fields, "A handler threw.");
   }
   return { kind: "threw", error: jobError(thrown, "error") };

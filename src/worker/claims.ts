@@ -7,6 +7,7 @@ import { laneOf } from "../core/order.js";
 import { batchMax, type ClaimAnswer, type ClaimAsk, type ClaimedJob } from "../engine/engine.js";
 import type { WorkerLane } from "./lane.js";
 import type { Lanes } from "./lanes.js";
+import type { QueueLimits } from "./queue-limits.js";
 
 /** How long an idle worker sleeps at most: hints may be lost, so it looks by itself, ever more rarely. */
 const pollMinMs = 1_000;
@@ -30,6 +31,7 @@ const claimsMax = 2;
 export interface ClaimsOptions {
   readonly runtime: Runtime;
   readonly lanes: Lanes;
+  readonly limits: QueueLimits;
   /** How many places of the worker are free over all lanes. */
   readonly free: () => number;
   /** A job was claimed; `askedAt` is the monotonic time from which its lease counts. */
@@ -119,11 +121,15 @@ export class Claims {
   }
 
   async #carryOut(ask: ClaimAsk): Promise<void> {
-    const { engine, clock } = this.#options.runtime;
+    const { engine, clock, telemetry } = this.#options.runtime;
     const askedAt = clock.monotonic();
     const now = engine.now();
+    const recorder = telemetry?.recorder();
     try {
-      const answer = await engine.claim(ask);
+      const limited = this.#limited(ask);
+      const answer = await (recorder
+        ? recorder.receive(() => engine.claim(limited))
+        : engine.claim(limited));
       this.#reserve(ask, -1);
       this.#recovered();
       this.#isBusy = this.#takeAll(answer.jobs, askedAt, ask);
@@ -133,6 +139,18 @@ export class Claims {
       this.#isBusy = false;
       this.#failed(error);
     }
+  }
+
+  /** The same wish under the limits of operators. */
+  #limited(ask: ClaimAsk): ClaimAsk {
+    const { limits } = this.#options;
+    limits.refresh();
+    if (limits.isEmpty) return ask;
+    const lanes = ask.lanes.map((lane) => {
+      const queueMaxActive = limits.of(lane.queue);
+      return queueMaxActive === undefined ? lane : { ...lane, queueMaxActive };
+    });
+    return { ...ask, lanes };
   }
 
   /** Hands over what was claimed, and gives whether it was all that was asked for, of one lane at least. */

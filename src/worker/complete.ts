@@ -125,7 +125,8 @@ async function inTransaction(
     const completion = await completionOf(hold, parts.client, given);
     if (hold.notesUnderWay > 0) await parts.notes.quiet(hold);
     const outcome = outcomeInside(hold, completion, runtime);
-    const stored = await settleInside(hold, outcome, runtime, enlist(source, open.client));
+    const tx = enlist(source, open.client);
+    const stored = await recorded(hold, parts, () => settleInside(hold, outcome, runtime, tx));
     if (stored === null) throw new LostInside(completion);
     await open.commit();
     return committed(hold, completion, stored, parts);
@@ -150,7 +151,10 @@ async function inSyncTransaction(
         completionOf(hold, client, atOnce(callback({ tx, continueWith }))),
       ) as Completion;
       const outcome = outcomeInside(hold, completion, client.runtime);
-      const stored = settleInside(hold, outcome, client.runtime, enlist(source, tx));
+      const enlisted = enlist(source, tx);
+      const stored = recorded(hold, parts, () =>
+        settleInside(hold, outcome, client.runtime, enlisted),
+      );
       if (stored === null) throw new LostInside(completion);
       return [completion, stored as StoredInside] as const;
     });
@@ -158,6 +162,12 @@ async function inSyncTransaction(
   } catch (error) {
     return failedInside(hold, parts, error);
   }
+}
+
+/** Stores an outcome, and tells telemetry. */
+function recorded<Value>({ job }: Hold, { client }: CompleteParts, store: () => Value): Value {
+  const recorder = client.runtime.telemetry?.recorder();
+  return recorder ? recorder.settle([job], store) : store();
 }
 
 /** The job is no longer the worker's: what was done in the transaction is undone. */

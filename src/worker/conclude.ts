@@ -8,6 +8,7 @@ import type { Continuation } from "../core/event.js";
 import type { JobError } from "../core/job.js";
 import type { Json } from "../core/json.js";
 import { type Backoff, retryDelayMs } from "../core/retry.js";
+import { jobFields } from "../engine/logger.js";
 import type { Hold } from "./hold.js";
 
 /** How a try went, before anybody asks what that means for the job. */
@@ -129,7 +130,7 @@ function retryTime(hold: Hold, error: JobError, { engine, ids, logger }: Runtime
   try {
     return engine.now() + delayMs(hold.lane.settings.backoff);
   } catch (thrown) {
-    const fields = { jobId: hold.job.id, type: hold.job.type, error: thrown };
+    const fields = { ...jobFields(hold.job), error: thrown };
     logger.error(fields, "The backoff function of a job type threw; the default is used.");
     return engine.now() + delayMs("default");
   }

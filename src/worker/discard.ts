@@ -1,6 +1,7 @@
 /**
  * Discards ended jobs of types that keep nothing of their state, right after they were settled.
  */
+import { isLogRead } from "../client/log-readers.js";
 import type { Runtime } from "../client/runtime.js";
 import { hasEndHooks } from "../contract/hooks.js";
 import { decide } from "../core/decide.js";
@@ -27,9 +28,10 @@ export function removalOf(
   return { job: hold.key, expect: { version: event.version }, event: decision.event };
 }
 
-/** Removes jobs. Whatever this leaves behind, the keeper removes. */
+/** Removes jobs. Whatever this leaves behind, the keeper removes, and what webhooks have yet to read, only the keeper. */
 export async function discard(removals: readonly Change[], runtime: Runtime): Promise<void> {
   try {
+    if (await isLogRead(runtime)) return;
     await runtime.engine.append(removals);
   } catch (error) {
     const fields = { error, jobs: removals.length };

@@ -4,6 +4,7 @@
  * at which one of them could need something, so that short jobs cost no timer of their own.
  */
 import type { Runtime } from "../client/runtime.js";
+import { jobFields } from "../engine/logger.js";
 import type { AbortReason } from "./abort.js";
 import type { Hold } from "./hold.js";
 
@@ -50,7 +51,7 @@ export class Holds {
   abort(hold: Hold, reason: AbortReason): void {
     if (hold.aborted || !handlerRuns(hold)) return;
     const { runtime, graceMs } = this.#options;
-    hold.abandonAt = runtime.clock.monotonic() + graceMs;
+    hold.abandonAt = runtime.clock.monotonic() + graceMs + hold.lane.killMs;
     hold.abort(reason);
     this.#watchUntil(hold.abandonAt);
   }
@@ -94,7 +95,7 @@ export class Holds {
   /** The lease may lapse before it can be renewed: another worker could start the job. */
   #fence(hold: Hold): void {
     const reason = hold.renewalFailed ? "error" : "taken_by_another_worker";
-    const fields = { jobId: hold.job.id, type: hold.job.type, reason };
+    const fields = { ...jobFields(hold.job), reason };
     this.#options.runtime.logger.warn(
       fields,
       "A lease could not be renewed in time; its handler is asked to stop.",
@@ -105,7 +106,7 @@ export class Holds {
 
   /** Nothing renews an abandoned hold, so that its key and cap slots come free when its lease lapses. */
   #abandon(hold: Hold): void {
-    const fields = { jobId: hold.job.id, type: hold.job.type, reason: hold.aborted?.reason };
+    const fields = { ...jobFields(hold.job), reason: hold.aborted?.reason };
     this.#options.runtime.logger.error(
       fields,
       "A handler ignored its signal and was abandoned; its place is free, its key and limits are held until it returns or its lease lapses.",

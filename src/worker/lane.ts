@@ -8,6 +8,9 @@ import type { ClaimLane } from "../engine/engine.js";
 import type { ActiveJob } from "./active-job.js";
 import type { Middleware } from "./middleware.js";
 
+/** How long a killed process may take to be gone before its handler counts as one that ignored its signal. */
+const killMs = 5_000;
+
 /** The code that carries out a job. */
 export type Handler = (job: ActiveJob<unknown>) => unknown | Promise<unknown>;
 
@@ -27,6 +30,8 @@ export interface WorkerLane extends WorkerJob {
   readonly settings: JobSettings;
   /** How often its leases are renewed: as the type says, but never so rarely that one failure loses them. */
   readonly renewMs: number;
+  /** What its handlers get beyond the grace time: those in processes of their own are killed when that is over. */
+  readonly killMs: number;
   /** What every claim says of the lane. */
   readonly ask: Omit<ClaimLane, "free">;
   /** How many of its places are taken. */
@@ -46,6 +51,7 @@ export function createLane(job: WorkerJob): WorkerLane {
     name: lane,
     settings,
     renewMs: Math.min(settings.renewMs, settings.leaseMs / 3),
+    killMs: settings.isolate === undefined ? 0 : killMs,
     running: 0,
     asked: 0,
     ask: {

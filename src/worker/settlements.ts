@@ -11,6 +11,7 @@ import type { JobEvent } from "../core/event.js";
 import type { Job } from "../core/job.js";
 import { type AppendOutcome, batchMax, type Change, type LoadedJob } from "../engine/engine.js";
 import { StoreClosed } from "../engine/errors.js";
+import { jobFields } from "../engine/logger.js";
 import { discard, removalOf } from "./discard.js";
 import type { Hold } from "./hold.js";
 
@@ -147,11 +148,22 @@ export class Settlements {
       changes.push(changeOf(settlement, event));
     }
     try {
-      if (changes.length > 0) this.#apply(sent, await this.#runtime.engine.settle(changes), moved);
+      if (changes.length > 0) this.#apply(sent, await this.#store(sent, changes), moved);
       if (moved.length > 0) await this.#reconsider(moved);
     } catch (error) {
       this.#retryLater(settlements, error);
     }
+  }
+
+  #store(
+    sent: readonly Settlement[],
+    changes: readonly Change[],
+  ): Promise<readonly AppendOutcome[]> {
+    const { engine, telemetry } = this.#runtime;
+    const recorder = telemetry?.recorder();
+    if (!recorder) return engine.settle(changes);
+    const jobs = sent.map(({ hold }) => hold.job);
+    return recorder.settle(jobs, () => engine.settle(changes));
   }
 
   #decide(settlement: Settlement, now: number): JobEvent | undefined {
@@ -188,7 +200,7 @@ export class Settlements {
   #stored({ hold, job, event }: Settlement): Change | undefined {
     if (event === undefined) return undefined;
     if (event.name === "dead" || event.name === "failed") {
-      const fields = { jobId: job.id, type: job.type, tries: event.tries, error: event.error };
+      const fields = { ...jobFields(job), tries: event.tries, error: event.error };
       this.#runtime.logger.error(fields, `A job has ended as ${event.name}.`);
     }
     this.#options.onStored(hold, job, event);
@@ -246,7 +258,7 @@ export class Settlements {
         engine.now(),
       );
       if (decision.ok) notes.push(decision.event);
-      const fields = { jobId: job.id, type: job.type, outcome, token, state: job.state };
+      const fields = { ...jobFields(job), outcome, token, state: job.state };
       logger.warn(fields, "An outcome was ignored: the job is no longer under the worker's token.");
     }
     try {
@@ -280,7 +292,7 @@ export class Settlements {
   #drop(settlement: Settlement, why: string, error?: unknown): void {
     const { job } = settlement.hold;
     const outcome = settlement.event?.name ?? settlement.make().command;
-    const fields = { jobId: job.id, type: job.type, outcome, error };
+    const fields = { ...jobFields(job), outcome, error };
     this.#runtime.logger.error(fields, `An outcome was not stored: ${why}.`);
     this.#over(settlement, { fate: "dropped" });
   }

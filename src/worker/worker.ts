@@ -7,6 +7,7 @@ import { keepAlive } from "../client/keep-alive.js";
 import type { Runtime } from "../client/runtime.js";
 import type { TransactionSource } from "../client/transactions/source.js";
 import type { ClaimedJob } from "../engine/engine.js";
+import { jobFields } from "../engine/logger.js";
 import { type AttemptOutcome, runAttempt } from "./attempt.js";
 import { Claims } from "./claims.js";
 import { conclude } from "./conclude.js";
@@ -20,14 +21,16 @@ import { Leases } from "./leases.js";
 import { MiddlewareStack } from "./middleware.js";
 import { Notes } from "./notes.js";
 import { Presence } from "./presence.js";
+import { QueueLimits } from "./queue-limits.js";
 import type { Router } from "./route.js";
 import type { RunningJobParts } from "./running-job.js";
 import { Settlements } from "./settlements.js";
+import { triedOf } from "./tried.js";
 
 export type { Handler, WorkerJob };
 
 /** How long a handler that was asked to stop keeps its place, unless the options say otherwise. */
-const graceDefaultMs = 10_000;
+export const graceDefaultMs = 10_000;
 
 /** How many outcomes for each of its places may wait for the store before the worker claims no more. */
 const unsettledShareMax = 4;
@@ -87,6 +90,7 @@ class JobWorker implements Worker {
   readonly #settlements: Settlements;
   readonly #hooks: WorkerHooks;
   readonly #claims: Claims;
+  readonly #limits: QueueLimits;
   readonly #presence: Presence;
   readonly #discovery: Discovery | undefined;
   #state: WorkerState = "new";
@@ -125,9 +129,11 @@ class JobWorker implements Worker {
       transactions: options.transactions,
       middleware: options.middleware ?? new MiddlewareStack(),
     };
+    this.#limits = new QueueLimits(runtime, lanes);
     this.#claims = new Claims({
       runtime,
       lanes,
+      limits: this.#limits,
       free: () => Math.min(this.#places() - this.#running, this.#unsettledFree()),
       onClaimed: (lane, claimed, askedAt) => this.#take(lane, claimed, askedAt),
     });
@@ -155,7 +161,7 @@ class JobWorker implements Worker {
     }
     this.#state = "running";
     await this.#discovery?.start();
-    await this.#presence.start();
+    await Promise.all([this.#presence.start(), this.#limits.start()]);
     this.#isAnnounced = true;
     if (this.#state !== "running") return;
     this.#stopListening = this.#runtime.engine.wake("cancel", () => this.#leases.hint());
@@ -239,7 +245,15 @@ class JobWorker implements Worker {
   }
 
   async #attempt(hold: Hold): Promise<void> {
-    this.#finish(hold, await runAttempt(hold, this.#parts));
+    const recorder = this.#runtime.telemetry?.recorder();
+    const outcome = recorder
+      ? await recorder.process(
+          hold.job,
+          () => runAttempt(hold, this.#parts),
+          (tried) => triedOf(hold, tried),
+        )
+      : await runAttempt(hold, this.#parts);
+    this.#finish(hold, outcome);
   }
 
   #giveBack(hold: Hold): void {
@@ -268,7 +282,7 @@ class JobWorker implements Worker {
   }
 
   #reportReturn(hold: Hold, outcome: AttemptOutcome): void {
-    const fields = { jobId: hold.job.id, type: hold.job.type, outcome: outcome.kind };
+    const fields = { ...jobFields(hold.job), outcome: outcome.kind };
     this.#runtime.logger.warn(fields, "A handler that had been abandoned has returned.");
   }
 

@@ -12,7 +12,7 @@ describe.for(stores)("a queue on $name", (store) => {
   it("is paused and resumed for all, whoever else writes its settings", async () => {
     const { queues, reads, jobs } = await openService(store, shop);
     await jobs.greet.create({ name: "Ada" }).orThrow();
-    expect(await queues.pause("greet").orThrow()).toEqual({ paused: true });
+    expect(await queues.pause("greet").orThrow()).toMatchObject({ paused: true });
     expect(await reads.queues().orThrow()).toMatchObject([
       { queue: "greet", paused: true, waiting: 1, active: 0 },
     ]);
@@ -26,7 +26,10 @@ describe.for(stores)("a queue on $name", (store) => {
     const id = recordId.queue("shop", "greet");
     await service.engine.swap([{ id, expect: 0, body: { paused: false, colour: "red" } }]);
     await service.queues.pause("greet").orThrow();
-    expect((await service.engine.records([id]))[0]?.body).toEqual({ paused: true, colour: "red" });
+    expect((await service.engine.records([id]))[0]?.body).toMatchObject({
+      paused: true,
+      colour: "red",
+    });
   });
 
   it("hands out nothing while it is paused", async () => {
@@ -40,6 +43,51 @@ describe.for(stores)("a queue on $name", (store) => {
     expect(await ref.why().orThrow()).toMatchObject({ reason: "queue_paused" });
     await service.queues.resume("greet").orThrow();
     expect(await ref.wait().orThrow()).toEqual({ text: "Ada" });
+  });
+
+  it("runs no more jobs at once than an operator allows", async () => {
+    const service = await connect(shop, { url: await store.freshUrl() });
+    onTestFinished(() => service.stop());
+    let [active, most] = [0, 0];
+    let enter = () => {};
+    let leave = () => {};
+    const isIn = new Promise<void>((resolve) => (enter = resolve));
+    const mayLeave = new Promise<void>((resolve) => (leave = resolve));
+    service.jobs.greet.handle(async ({ payload }) => {
+      most = Math.max(most, ++active);
+      enter();
+      await mayLeave;
+      active--;
+      return { text: payload.name };
+    });
+    expect(await service.queues.configure("greet", { maxActive: 1 }).orThrow()).toMatchObject({
+      paused: false,
+      maxActive: 1,
+      changedBy: `client:${service.instance}`,
+    });
+    const names = ["Ada", "Grace", "Joan"];
+    const refs = await Promise.all(
+      names.map((name) => service.jobs.greet.create({ name }).orThrow()),
+    );
+    await service.start();
+    await isIn;
+    const reasons = await Promise.all(refs.map(async (ref) => (await ref.why().orThrow()).reason));
+    expect(reasons.sort()).toEqual(["queue_limit", "queue_limit", "running"]);
+    leave();
+    await Promise.all(refs.map((ref) => ref.wait().orThrow()));
+    expect(most).toBe(1);
+  });
+
+  it("forgets its settings, and takes only limits that make sense", async () => {
+    const { queues, reads } = await openService(store, shop);
+    await queues.configure("greet", { maxActive: 2, paused: true }).orThrow();
+    expect(await queues.configure("greet", { maxActive: null }).orThrow()).not.toHaveProperty(
+      "maxActive",
+    );
+    await queues.forget("greet").orThrow();
+    expect(await reads.queues().orThrow()).toEqual([]);
+    const refused = await queues.configure("greet", { maxActive: 0 });
+    expect(refused.isErr() && refused.error).toMatchObject({ field: "maxActive" });
   });
 
   it("has a valid name", async () => {

@@ -63,6 +63,10 @@ describe("a change of", () => {
       { keyConcurrency: { key: ["all"] } },
       "both",
     ],
+    ["isolate.memoryMb", { isolate: { memoryMb: 600 } }, { isolate: true }, "there"],
+    ["isolate.cpuSeconds", { isolate: true }, { isolate: { cpuSeconds: 9 } }, "there"],
+    ["isolate.environment", { isolate: { environment: ["A"] } }, { isolate: true }, "there"],
+    ["isolate.outputBytesMax", { isolate: true }, { isolate: { outputBytesMax: 9 } }, "there"],
     [
       "keyConcurrency.maxActive",
       { keyConcurrency: { key, maxActive: 3 } },

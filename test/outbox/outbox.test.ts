@@ -261,7 +261,7 @@ describe.for(homes)("an outbox in $name", ({ fresh }) => {
     await emptied(home);
     expect((await service.ref("mine").get().orThrow()).payload).toEqual({ orderId: "first" });
     expect(lines.filter(({ level }) => level === "warn")).toMatchObject([
-      { fields: { job: "mine", type: "charge" } },
+      { fields: { jobId: "mine", type: "charge" } },
     ]);
   });
 

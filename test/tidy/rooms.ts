@@ -34,6 +34,7 @@ const roomTable: Readonly<Record<string, readonly string[]>> = {
   testing: [...upToService, ...concreteEngines],
   conformance: [...upToService, ...concreteEngines],
   "index.ts": [...upToServer, ...concreteEngines],
+  "server.ts": upToServer,
   "nats.ts": [...upToServer, ...concreteEngines, "engine/projection"],
 };
 

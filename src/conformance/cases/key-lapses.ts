@@ -48,6 +48,28 @@ export const keyLapseCases = concern("key lapses", [
     },
   },
   {
+    name: "what waits under keys, and which keys are blocked, is counted by type",
+    needs: ["immediateViews"],
+    async run(env) {
+      assert.deepEqual(await env.engine.query("keyCounts", {}), []);
+      const key = env.key("k", { stalePolicy: "block" });
+      const [first] = await env.createMany(3, { key });
+      await env.createMany(2, { key: env.key("other"), type: "report" });
+      await env.create();
+      assert.ok(first);
+      const { type } = defaults;
+      const waiting = (blocked: number) => [
+        { service, type, waiting: 2, blocked },
+        { service, type: "report", waiting: 1, blocked: 0 },
+      ];
+      assert.deepEqual(await env.engine.query("keyCounts", {}), waiting(0));
+      await env.claim();
+      env.clock.advance(leaseMs);
+      await env.lapse(first.id);
+      assert.deepEqual(await env.engine.query("keyCounts", {}), waiting(1));
+    },
+  },
+  {
     name: "block keeps the key taken until an admin releases it",
     async run(env) {
       const key = env.key("k", { stalePolicy: "block" });

@@ -3,6 +3,7 @@
  */
 import { compareOrder } from "../../core/order.js";
 import {
+  type KeyCount,
   type KeyHolder,
   type KeyRow,
   type Page,
@@ -30,6 +31,22 @@ export function listKeys(store: Store, ask: Queries["keys"]["ask"]): Page<KeyRow
     limit,
     ...(nextOffset < matching.length ? { nextOffset } : null),
   };
+}
+
+/** The types of which a job waits under a key, or a key is blocked. */
+export function countKeys(store: Store): readonly KeyCount[] {
+  const counts = new Map<string, { -readonly [Name in keyof KeyCount]: KeyCount[Name] }>();
+  for (const key of store.keys.values()) {
+    const { service, type, queuedCount, blocked } = keyRow(store, key);
+    const name = `${service}/${type}`;
+    const count = counts.get(name) ?? { service, type, waiting: 0, blocked: 0 };
+    count.waiting += queuedCount;
+    count.blocked += blocked ? 1 : 0;
+    if (count.waiting + count.blocked > 0) counts.set(name, count);
+  }
+  return [...counts.values()].sort(
+    (a, b) => compareText(a.service, b.service) || compareText(a.type, b.type),
+  );
 }
 
 /** One key and what goes on under it. */

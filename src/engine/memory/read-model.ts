@@ -9,7 +9,7 @@ import { listBlockers, listDependents, mayGoOn } from "./blockers.js";
 import { listChains } from "./chains.js";
 import { lineUpDue } from "./claim.js";
 import { compareText, countJobs, listJobs, listQueues, rowOf } from "./job-rows.js";
-import { keyRow, listKeys } from "./key-rows.js";
+import { countKeys, keyRow, listKeys } from "./key-rows.js";
 import { readRecord } from "./records.js";
 import { copy, type Entry, linesOf, type Store } from "./store.js";
 
@@ -34,6 +34,7 @@ export const answers: {
     const key = store.keys.get(hash);
     return key ? keyRow(store, key) : null;
   },
+  keyCounts: countKeys,
   chains: listChains,
   blockers: (store, { ids }) => copy(listBlockers(store, ids)),
   dependents: (store, { ids }) => listDependents(store, ids),

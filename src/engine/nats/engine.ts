@@ -14,6 +14,8 @@ import type {
   DueAsk,
   DueJob,
   Engine,
+  EngineHealth,
+  FeedExtent,
   FeedItem,
   HeldLease,
   LoadedJob,
@@ -23,6 +25,7 @@ import type {
   WakeTopic,
 } from "../engine.js";
 import { StoreClosed, transactionsNotSupported } from "../errors.js";
+import { feedPosition } from "../feed-position.js";
 import { openProjection } from "../projection/open.js";
 import type { Projection, ProjectionStatus } from "../projection/projection.js";
 import type { Queries, QueryName } from "../query.js";
@@ -324,10 +327,16 @@ export class NatsEngine implements Engine {
     return this.#call(() => this.#readModel.rebuild());
   }
 
-  async *tail(cursor: string | null, signal: AbortSignal): AsyncIterable<FeedItem> {
+  async *tail(
+    cursor: string | null,
+    signal: AbortSignal,
+    extent: FeedExtent = "live",
+  ): AsyncIterable<FeedItem> {
     this.#mustBeOpen();
     const both = AbortSignal.any([signal, this.#stop.signal]);
-    const after = Number(cursor ?? 0);
+    const after = feedPosition(cursor);
+    const end = extent === "live" ? Number.POSITIVE_INFINITY : Number(await this.head());
+    if (after >= end) return;
     for await (const messages of this.#port.follow(
       "jobs",
       this.#subjects.feedFilter(),
@@ -339,13 +348,14 @@ export class NatsEngine implements Engine {
         const event = eventOf(message);
         const isTold = event.name !== "ready" && event.name !== (unreadable as string);
         if (isTold) yield { cursor: String(message.seq), event };
+        if (message.seq >= end) return;
       }
     }
   }
 
   async head(): Promise<string> {
     return this.#call(async () => {
-      const last = await this.#port.last("jobs", this.#subjects.feedFilter());
+      const last = await this.#port.last("jobs", this.#subjects.headFilter());
       return String(last?.seq ?? 0);
     });
   }
@@ -359,6 +369,10 @@ export class NatsEngine implements Engine {
     if (this.#subjects.scope !== undefined) return 0;
     const parts = { port: this.#port, log: this.#log, subjects: this.#subjects };
     return this.#call(() => forgetDeletions(parts, before));
+  }
+
+  health(): EngineHealth {
+    return { writesQueued: this.#log.waiting };
   }
 
   close(): Promise<void> {

@@ -50,6 +50,11 @@ export class Log {
     });
   }
 
+  /** How many events wait for the publish under way. */
+  get waiting(): number {
+    return this.#batcher.waiting;
+  }
+
   /** A job as its log tells it now. */
   async load(id: string): Promise<LoggedJob> {
     const messages = await this.#port.read("jobs", this.#subjects.logFilter(id));

@@ -122,7 +122,7 @@ export class ReadModel {
   async caughtUp(): Promise<Projection> {
     const { port, subjects, url, clock } = this.#options;
     const projection = await this.#opened();
-    const head = (await port.last("jobs", subjects.feedFilter()))?.seq ?? 0;
+    const head = (await port.last("jobs", subjects.headFilter()))?.seq ?? 0;
     const patience = new AbortController();
     const callOff = clock.after(patienceMs, () => patience.abort());
     const signal = AbortSignal.any([this.#stop.signal, patience.signal]);
@@ -137,7 +137,7 @@ export class ReadModel {
   async status(): Promise<ProjectionStatus> {
     const { port, subjects } = this.#options;
     const projection = await this.#opened();
-    return projection.status((await port.last("jobs", subjects.feedFilter()))?.seq ?? 0);
+    return projection.status((await port.last("jobs", subjects.headFilter()))?.seq ?? 0);
   }
 
   /** Makes the view anew from the log; resolves when it has come to where the log is now. */
@@ -146,7 +146,7 @@ export class ReadModel {
     const projection = await this.#opened();
     await projection.clear();
     this.#lead?.abort();
-    const head = (await port.last("jobs", subjects.feedFilter()))?.seq ?? 0;
+    const head = (await port.last("jobs", subjects.headFilter()))?.seq ?? 0;
     await projection.reached(head, this.#stop.signal);
   }
 

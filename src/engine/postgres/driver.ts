@@ -126,6 +126,12 @@ export class Database {
     return this.#given?.() ?? this.#clock.now();
   }
 
+  /** How many connections there are, are in use and are waited for. */
+  get load(): { readonly open: number; readonly used: number; readonly waitedFor: number } {
+    const { totalCount, idleCount, waitingCount } = this.#pool;
+    return { open: totalCount, used: totalCount - idleCount, waitedFor: waitingCount };
+  }
+
   /** Brings the schema to the newest version, as `prepare` does it, and learns the server's time. */
   provision(prepare = migrate): Promise<void> {
     return this.#guard(async () => {

@@ -77,6 +77,13 @@ export class Writer {
     this.#renewals = calls((batch) => this.#renewBatch(batch));
   }
 
+  /** How many calls wait for the batch of their kind that is under way. */
+  get waiting(): number {
+    const kinds = [this.#creates, this.#ends, this.#appends, this.#settles, this.#unblocks];
+    const changes = kinds.reduce((sum, { waiting }) => sum + waiting, 0);
+    return changes + this.#notes.waiting + this.#renewals.waiting;
+  }
+
   /** Creates plain jobs. */
   create(changes: readonly Change[]): Promise<readonly AppendOutcome[]> {
     return this.#withLanes(lanesOf(changes), () => this.#creates.call(changes));

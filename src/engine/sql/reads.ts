@@ -6,6 +6,7 @@ import type { Queries, QueryName } from "../query.js";
 import type { StoredRecord } from "../record.js";
 import { listBlockers, listDependents } from "./blockers.js";
 import { listChains } from "./chains.js";
+import { countKeys } from "./key-counts.js";
 import { dueJobs } from "./lease.js";
 import {
   countAhead,
@@ -73,6 +74,8 @@ function answerQuery(now: number, name: QueryName, ask: unknown): Step<unknown> 
       return listKeys(now, of("keys"));
     case "key":
       return readKey(now, of("key").hash);
+    case "keyCounts":
+      return countKeys();
     case "chains":
       return listChains(of("chains"));
     case "blockers":

@@ -68,6 +68,11 @@ export class Channel<Asked extends Operation> {
     return this.#dead !== null && this.#closed === null;
   }
 
+  /** How many operations wait for the batch under way. */
+  get waiting(): number {
+    return this.#batcher.waiting;
+  }
+
   /** Resolves when the file is open and of the right schema; rejects with the store's fault. */
   opened(): Promise<void> {
     return this.#opened;

@@ -1,0 +1,83 @@
+/**
+ * Server-sent events, read from an answer as they come, and taken up again where a connection broke off.
+ */
+import { setTimeout as delay } from "node:timers/promises";
+import { type Api, call, type Query } from "./api.js";
+import { Failure, interrupted } from "./failure.js";
+
+/** One event of a stream. */
+export interface ServerSent {
+  readonly id: string;
+  readonly data: string;
+}
+
+/** How often a stream that breaks without having given anything is taken up again, and after which pause. */
+const breaksMax = 20;
+const pauseMs = 500;
+
+/** The most characters that one event may have. */
+const eventLengthMax = 16 * 1024 * 1024;
+
+/** Follows a stream for ever, or until the signal aborts, which throws. */
+export async function* follow(
+  api: Api,
+  path: string,
+  { query, signal, after }: { query?: Query; signal: AbortSignal; after?: string },
+): AsyncGenerator<ServerSent> {
+  let lastId = after;
+  let breaks = 0;
+  for (;;) {
+    try {
+      const headers = {
+        accept: "text/event-stream",
+        ...(lastId !== undefined && { "last-event-id": lastId }),
+      };
+      const response = await call(api, "GET", path, { ...(query && { query }), headers, signal });
+      for await (const event of eventsIn(response)) {
+        breaks = 0;
+        if (event.id !== "") lastId = event.id;
+        yield event;
+      }
+    } catch (error) {
+      if (signal.aborted) throw interrupted();
+      const isPassing = !(error instanceof Failure) || error.exit === "unavailable";
+      if (!isPassing || breaks >= breaksMax) throw error;
+    }
+    if (signal.aborted) throw interrupted();
+    breaks += 1;
+    if (breaks > breaksMax) throw new Failure("unavailable", `${api.where} ends the stream.`);
+    await delay(pauseMs, undefined, { signal }).catch(() => {});
+  }
+}
+
+/** The events of an answer. Comments, which keep a connection alive, are left out. */
+export async function* eventsIn(response: Response): AsyncGenerator<ServerSent> {
+  let id = "";
+  let data: string[] = [];
+  for await (const line of linesIn(response)) {
+    if (line === "") {
+      if (data.length > 0) yield { id, data: data.join("\n") };
+      data = [];
+      continue;
+    }
+    const [, field, value = ""] = /^([^:]+)(?:: ?(.*))?$/.exec(line) ?? [];
+    if (field === "id") id = value;
+    else if (field === "data") data.push(value);
+  }
+}
+
+/** The lines of an answer, as they come. */
+export async function* linesIn(response: Response): AsyncGenerator<string> {
+  if (response.body === null) return;
+  const decoder = new TextDecoder();
+  let rest = "";
+  for await (const bytes of response.body) {
+    rest += decoder.decode(bytes as Uint8Array, { stream: true });
+    const lines = rest.split(/\r?\n/);
+    rest = lines.pop() ?? "";
+    if (rest.length > eventLengthMax)
+      throw new Failure("failure", "The server sends a line that does not end.");
+    yield* lines;
+  }
+  if (rest !== "") yield rest;
+}

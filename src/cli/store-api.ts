@@ -1,0 +1,30 @@
+/**
+ * The HTTP API on a store, in this process and without a socket. Whoever may open the store may do everything.
+ */
+import { userInfo } from "node:os";
+import type { Caller } from "../server/http/caller.js";
+import { openApp } from "../server/http/server.js";
+import type { Api } from "./api.js";
+import { storeFailure } from "./store-failure.js";
+
+/** Opens a store and answers for it. */
+export async function storeApi(url: string): Promise<Api> {
+  const app = await openApp({ url, caller: caller() }).catch((error: unknown) => {
+    throw storeFailure(error);
+  });
+  return { where: url, fetch: async (request) => app.fetch(request), close: () => app.close() };
+}
+
+/** Whoever has the store may do everything; the log remembers them by their name on this machine. */
+function caller(): Caller {
+  const actor = `admin:${userName()}` as const;
+  return { id: actor, actor, capabilities: "all" };
+}
+
+function userName(): string {
+  try {
+    return userInfo().username;
+  } catch {
+    return "command-line";
+  }
+}

@@ -1,0 +1,21 @@
+/**
+ * How a worker is connected, as the settings say.
+ */
+import type { Logger } from "../engine/logger.js";
+import type { ConnectOptions } from "../service/connect.js";
+import { given as defined } from "./given.js";
+import type { Session } from "./session.js";
+import { numberValue, settingValue } from "./settings.js";
+
+/** The options of `connect`, but for the store. */
+export function workerOptions({ given }: Session, logger: Logger): ConnectOptions {
+  return {
+    logger,
+    ...defined({
+      instance: settingValue(given, "instance"),
+      concurrency: numberValue(given, "concurrency"),
+      graceMs: numberValue(given, "graceMs"),
+      acceptMigration: settingValue(given, "acceptMigration"),
+    }),
+  };
+}

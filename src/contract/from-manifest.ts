@@ -1,0 +1,52 @@
+/**
+ * A contract from its manifest: for programs that serve a service without its code, such as the HTTP server.
+ * What a manifest cannot say (a backoff of one's own, a schema without a JSON Schema) becomes the default.
+ */
+import type { Json } from "../core/json.js";
+import { type Backoff, backoffProblem } from "../core/retry.js";
+import type { JobDefinition, JobEntries, Schema, ServiceContract } from "./definition.js";
+import { jsonSchemaCheck } from "./json-schema-check.js";
+import type { JobManifest, Manifest } from "./manifest.js";
+import { type JobSettings, jobDefaults } from "./settings.js";
+
+/** Reads a contract from its manifest. */
+export function contractFrom({ service, jobs }: Manifest): ServiceContract {
+  const byType = new Map<string, JobDefinition[]>();
+  for (const job of jobs) {
+    const definitions = byType.get(job.type) ?? [];
+    definitions.push(definitionFrom(job));
+    byType.set(job.type, definitions);
+  }
+  const entries = [...byType].map(([type, definitions]) => {
+    const [only] = definitions;
+    return [type, definitions.length === 1 && only ? only : { kind: "versions", definitions }];
+  });
+  return { kind: "service", name: service, jobs: Object.fromEntries(entries) as JobEntries };
+}
+
+function definitionFrom({ payload, result, hasResult, settings }: JobManifest): JobDefinition {
+  return {
+    kind: "job",
+    payload: payload === null ? anything : jsonSchemaCheck(payload),
+    result: hasResult && result !== null ? jsonSchemaCheck(result) : undefined,
+    settings: settingsFrom(settings),
+  };
+}
+
+/** Takes whatever is given. */
+const anything: Schema = {
+  "~standard": { version: 1, vendor: "millrace", validate: (value) => ({ value }) },
+};
+
+function settingsFrom(json: { readonly [name: string]: Json }): JobSettings {
+  const settings = JSON.parse(JSON.stringify(json), (_, value: unknown) =>
+    value === "forever" ? Number.POSITIVE_INFINITY : value,
+  ) as JobSettings;
+  const isKnown = (settings.backoff as unknown) !== "custom" && isBackoff(settings.backoff);
+  return isKnown ? settings : { ...settings, backoff: jobDefaults.backoff };
+}
+
+function isBackoff(value: unknown): value is Backoff {
+  const hasShape = typeof value === "string" || (typeof value === "object" && value !== null);
+  return hasShape && backoffProblem(value as Backoff) === null;
+}

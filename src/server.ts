@@ -1,0 +1,17 @@
+/**
+ * `millrace/server`: the HTTP API over any store, as a server or in the process that asks it.
+ *
+ * @packageDocumentation
+ */
+
+export type { AuthMode } from "./server/http/backend.js";
+export type { Caller, Capability } from "./server/http/caller.js";
+export type { ListenOptions } from "./server/http/listener.js";
+export {
+  type BackendOptions,
+  type OpenApp,
+  openApp,
+  type RunningServer,
+  type ServerOptions,
+  startServer,
+} from "./server/http/server.js";

@@ -1,0 +1,313 @@
+/**
+ * The app: every request goes through the same steps, whichever route it is for.
+ *
+ *   name it → guard its origin → find its caller → count it → check what the caller may do → read and check its
+ *   input → carry it out → answer, or refuse in one envelope → log and measure
+ *
+ * It serves sockets and, in one process, the command line alike.
+ */
+
+import { randomBytes } from "node:crypto";
+import { RegExpRouter } from "hono/router/reg-exp-router";
+import { SmartRouter } from "hono/router/smart-router";
+import { TrieRouter } from "hono/router/trie-router";
+import type { z } from "zod";
+import type { Backend } from "./backend.js";
+import type { Caller } from "./caller.js";
+import { callerOf, checkNeed, type OriginGuard } from "./guard.js";
+import { type Incoming, incomingOf, type Outgoing, type Peer, responseOf } from "./incoming.js";
+import type { Limits } from "./limits.js";
+import { jsonSchemaOf, openApiDocument } from "./openapi.js";
+import { errorBody, Refused, refusalOf, refused } from "./refusal.js";
+import { bodyBytesMax, bodyJson, checked, type QueryKinds, queryValues } from "./request-body.js";
+import type { Answer, Route } from "./route.js";
+import { routes as allRoutes } from "./routes/all.js";
+
+/** What the app is told of a request when it has been answered. */
+export interface RequestReport {
+  readonly method: string;
+  /** The path of the route, so that ids do not become labels; `unmatched` where there is none. */
+  readonly route: string;
+  readonly status: number;
+  readonly durationMs: number;
+}
+
+/** What an app is made of. */
+export interface AppOptions {
+  readonly backend: Backend;
+  readonly limits: Limits;
+  /** Refuses what web pages of other origins may have sent; where every caller has to say who they are, none is needed. */
+  readonly guard?: OriginGuard;
+  readonly bodyBytesMax?: number;
+  readonly onRequest?: (report: RequestReport) => void;
+  /** A caller that is known already, as the command line of the same process is. */
+  readonly caller?: Caller;
+}
+
+/** An app that is open. */
+export interface App {
+  /** Answers a request that came over a socket. */
+  handle(request: Incoming): Promise<Outgoing>;
+  /** Answers a request of this process. */
+  fetch(request: Request, peer?: Peer): Promise<Response>;
+}
+
+/** Headers that every answer carries: nothing of it is for a page of another origin, and nothing is to be guessed. */
+const securityHeaders = {
+  "Cache-Control": "no-store",
+  "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+  "Cross-Origin-Resource-Policy": "same-origin",
+  "Referrer-Policy": "no-referrer",
+  "X-Content-Type-Options": "nosniff",
+  "X-Frame-Options": "DENY",
+} as const;
+
+/** A route, ready to be served. */
+interface Served {
+  readonly route: Route;
+  readonly query: z.ZodObject | undefined;
+  readonly queryKinds: QueryKinds;
+}
+
+/** Makes an app. */
+export function createApp(options: AppOptions): App {
+  const router = new SmartRouter<Served>({ routers: [new RegExpRouter(), new TrieRouter()] });
+  for (const route of [...allRoutes, documentRoute(options.backend.version)]) {
+    const query = route.query?.strict();
+    const served = { route, query, queryKinds: queryKindsOf(route.query) };
+    router.add(route.method.toUpperCase(), route.path.replaceAll(/\{(\w+)\}/g, ":$1"), served);
+  }
+  const handle = (request: Incoming): Promise<Outgoing> => {
+    const { method, path } = request;
+    const [matches, stash] = router.match(method, path);
+    const [served, found] = matches[0] ?? [];
+    if (served === undefined || found === undefined)
+      return report(options, request, "unmatched", () => Promise.reject(unmatched(path, method)));
+    const params = stash === undefined ? found : indexed(found as Record<string, number>, stash);
+    return report(options, request, served.route.path, (requestId) =>
+      serve(options, served, { request, params, requestId }),
+    );
+  };
+  return {
+    handle,
+    fetch: async (request, peer = { address: "local" }) =>
+      responseOf(await handle(incomingOf(request, peer))),
+  };
+}
+
+/** The route of the description itself, which is made when it is first asked for: a command of one request does without. */
+function documentRoute(version: string): Route {
+  let text: string | undefined;
+  return {
+    ...{ method: "get", path: "/v1/openapi.json", operation: "openApi", group: "Meta" },
+    ...{ summary: "This document.", needs: "nothing", answers: {} },
+    handle: async () => {
+      text ??= JSON.stringify(openApiDocument(allRoutes, version));
+      return { status: 200, text, contentType: "application/json" };
+    },
+  };
+}
+
+/** The parameters of a path, which the router gives as places in what it matched. */
+function indexed(places: Record<string, number>, stash: readonly string[]): Record<string, string> {
+  const entries = Object.entries(places).map(([name, place]) => {
+    return [name, decoded(stash[place] ?? "")] as const;
+  });
+  return Object.fromEntries(entries);
+}
+
+function decoded(segment: string): string {
+  if (!segment.includes("%")) return segment;
+  try {
+    return decodeURIComponent(segment);
+  } catch {
+    return segment;
+  }
+}
+
+/** A request that has met its route. */
+interface Matched {
+  readonly request: Incoming;
+  readonly params: unknown;
+  readonly requestId: string;
+}
+
+/** Carries out one request of a route. */
+async function serve(
+  options: AppOptions,
+  { route, query, queryKinds }: Served,
+  { request, params, requestId }: Matched,
+): Promise<Answer> {
+  const { backend, limits, guard } = options;
+  guard?.check(request, isStream(request) ? "admin.stream" : route.needs);
+  const caller = options.caller ?? (await findCaller(options, route, request));
+  if (route.needs !== "nothing") await limits.request(caller);
+  checkNeed(caller, route.needs);
+  return route.handle({
+    backend,
+    caller,
+    limits,
+    requestId,
+    params: route.params && checked(route.params, params, "path"),
+    query: query && checked(query, queryValues(request.search, queryKinds), "query"),
+    body: route.body && checked(route.body, await readBody(options, route, request), "body"),
+    header: (name) => request.header(name),
+    path: request.path,
+    search: request.search,
+    get signal() {
+      return request.signal;
+    },
+  });
+}
+
+/** Whether a request asks for an answer that goes on, which a page of another origin must not be able to read. */
+function isStream(request: Incoming): boolean {
+  const accept = request.header("accept") ?? "";
+  return accept.includes("text/event-stream") || request.search.includes("stream=");
+}
+
+async function findCaller(
+  { backend, limits }: AppOptions,
+  route: Route,
+  request: Incoming,
+): Promise<Caller> {
+  const { auth, tokens } = backend;
+  if (route.needs === "nothing") return anonymous;
+  try {
+    return await callerOf(request, auth, tokens);
+  } catch (error) {
+    if (error instanceof Refused && error.code === "unauthenticated")
+      await limits.failure(request.peer.address);
+    throw error;
+  }
+}
+
+/** Whoever asks for what everybody may know. */
+const anonymous: Caller = { id: "anonymous", actor: "admin:anonymous", capabilities: [] };
+
+function readBody(options: AppOptions, route: Route, request: Incoming): Promise<unknown> {
+  const bytesMax = route.bodyBytesMax ?? options.bodyBytesMax ?? bodyBytesMax;
+  return bodyJson(request, bytesMax);
+}
+
+/** What makes the request ids of this process its own, and how many it has given. */
+const requestPrefix = `req-${randomBytes(6).toString("base64url")}`;
+let requestCount = 0;
+
+/** An id for a request that came without one. */
+function freshRequestId(): string {
+  requestCount++;
+  return `${requestPrefix}-${requestCount.toString(36)}`;
+}
+
+const requestIdPattern = /^[\x21-\x7e]{1,128}$/;
+
+/** Runs a request, and turns whatever comes of it into a response, a log line and a measurement. */
+async function report(
+  { backend, onRequest }: AppOptions,
+  request: Incoming,
+  route: string,
+  run: (requestId: string) => Promise<Answer>,
+): Promise<Outgoing> {
+  const { clock, logger } = backend;
+  const startedAt = clock.monotonic();
+  const given = request.header("x-request-id");
+  const requestId = given !== null && requestIdPattern.test(given) ? given : freshRequestId();
+  let response: Outgoing;
+  let refusal: Refused | undefined;
+  try {
+    response = outgoing(await run(requestId), requestId);
+  } catch (error) {
+    refusal = refusalOf(error) ?? internal(error, backend, requestId);
+    response = refusalResponse(refusal, request, requestId);
+  }
+  const { status } = response;
+  const durationMs = clock.monotonic() - startedAt;
+  const { method } = request;
+  onRequest?.({ method, route, status, durationMs });
+  const fields = { requestId, method, route, status, durationMs: Math.round(durationMs) };
+  const message = "Request.";
+  if (refusal === undefined) logger.debug?.(fields, message);
+  else if (status >= 500) logger.error({ ...fields, reason: refusal.reason }, message);
+  else logger.info({ ...fields, reason: refusal.reason }, message);
+  return response;
+}
+
+function outgoing(answer: Answer, requestId: string): Outgoing {
+  const { status, body, text, stream, contentType = "application/json", headers } = answer;
+  const content = stream ?? text ?? (body === undefined ? null : JSON.stringify(body));
+  return {
+    status,
+    content,
+    headers: {
+      ...securityHeaders,
+      "X-Request-Id": requestId,
+      ...(content === null ? null : { "Content-Type": contentType }),
+      ...headers,
+    },
+  };
+}
+
+function refusalResponse(refusal: Refused, request: Incoming, requestId: string): Outgoing {
+  const { status, retryAfterMs } = refusal;
+  const wantsProblem = request.header("accept")?.includes("application/problem+json") ?? false;
+  const body = errorBody(refusal);
+  const answer: Answer = {
+    status,
+    body: wantsProblem ? problem(refusal, requestId) : { error: { ...body, requestId } },
+    contentType: wantsProblem ? "application/problem+json" : "application/json",
+    headers: {
+      ...(retryAfterMs !== undefined && { "Retry-After": String(Math.ceil(retryAfterMs / 1_000)) }),
+      ...(status === 401 && { "WWW-Authenticate": 'Bearer realm="millrace"' }),
+      ...(typeof refusal.details?.allow === "string" && { Allow: refusal.details.allow }),
+    },
+  };
+  return outgoing(answer, requestId);
+}
+
+function problem(refusal: Refused, requestId: string): unknown {
+  const { status, code, message, reason, field, details } = refusal;
+  const shown = { code, reason, ...(field === undefined ? null : { field }), ...details };
+  return { type: "about:blank", title: code, status, detail: message, ...shown, requestId };
+}
+
+/** Something is wrong with the server. What it is goes to the log, and not to the caller. */
+function internal(error: unknown, { logger }: Backend, requestId: string): Refused {
+  logger.error({ error, requestId }, "A request failed for a reason of the server's own.");
+  const message = `Something went wrong in the server; its log has more under ${requestId}.`;
+  return refused("internal", { reason: "internal", message });
+}
+
+/** The refusal of a path that no route has, or that none has with this method. */
+function unmatched(path: string, method: string): Refused {
+  const segments = path.split("/");
+  const allowed = allRoutes.filter((route) => {
+    const own = route.path.split("/");
+    return (
+      own.length === segments.length &&
+      own.every((part, index) => part.startsWith("{") || part === segments[index])
+    );
+  });
+  if (allowed.length === 0) {
+    const message = `There is no ${path}; see /v1/openapi.json.`;
+    return refused("not_found", { reason: "route_not_found", message });
+  }
+  const allow = [...new Set(allowed.map((route) => route.method.toUpperCase()))].join(", ");
+  const message = `${path} cannot be asked with ${method}; use ${allow}.`;
+  const parts = { status: 405, reason: "method_not_allowed", message, details: { allow } };
+  return refused("invalid_argument", parts);
+}
+
+/** How the words of a query become values, read from the schema that checks them. */
+function queryKindsOf(query: z.ZodObject | undefined): QueryKinds {
+  if (query === undefined) return new Map();
+  const { properties = {} } = jsonSchemaOf(query, "input") as {
+    properties?: { [name: string]: { readonly type?: string } };
+  };
+  return new Map(
+    Object.entries(properties).map(([name, { type }]) => {
+      if (type === "integer" || type === "boolean") return [name, type];
+      return [name, type === "array" ? "list" : "text"];
+    }),
+  );
+}

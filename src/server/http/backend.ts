@@ -1,0 +1,138 @@
+/**
+ * What the routes work with: the store, and what the server keeps in memory for all of them.
+ */
+import { type Client, createClient } from "../../client/client.js";
+import type { IdSource } from "../../client/ids.js";
+import type { ActiveTrace } from "../../client/trace.js";
+import { UntypedJobs } from "../../client/untyped.js";
+import { type AcceptedContract, readAccepted } from "../../contract/acceptance.js";
+import type { ServiceContract } from "../../contract/definition.js";
+import { contractFrom } from "../../contract/from-manifest.js";
+import type { Clock } from "../../engine/clock.js";
+import type { Engine } from "../../engine/engine.js";
+import type { Logger } from "../../engine/logger.js";
+import { recordId } from "../../engine/record.js";
+import type { Caller } from "./caller.js";
+import type { FeedHub } from "./feed-hub.js";
+import type { Tokens } from "./tokens.js";
+import type { WorkPresence } from "./work-presence.js";
+
+/** How callers prove who they are. `none` asks nobody, which a server does on loopback only. */
+export type AuthMode = "none" | "token" | "mtls";
+
+/** What every route works with. */
+export interface Backend {
+  readonly engine: Engine;
+  readonly clock: Clock;
+  readonly ids: IdSource;
+  readonly logger: Logger;
+  /** The name of this process. */
+  readonly instance: string;
+  /** The version of Millrace. */
+  readonly version: string;
+  readonly startedAt: number;
+  readonly auth: AuthMode;
+  /** Whether a queue may be called DEFAULT. */
+  readonly allowsDefaultQueue: boolean;
+  readonly services: Services;
+  readonly tokens: Tokens;
+  readonly hub: FeedHub;
+  readonly presence: WorkPresence;
+  /** The metrics as text, where the server keeps any. */
+  readonly metrics?: { text(): Promise<string>; readonly contentType: string };
+}
+
+/** How long a contract that was read counts as the accepted one. */
+const contractFreshMs = 5_000;
+
+/** How many services are kept in memory. */
+const servicesMax = 1_000;
+
+interface Known {
+  readonly accepted: AcceptedContract | null;
+  readonly client: Client;
+  readonly contract: ServiceContract;
+  readonly signature: string | null;
+  readAt: number;
+}
+
+/** The services that requests name, each with its accepted contract and a client of its own. */
+export class Services {
+  readonly #parts: Omit<Client["runtime"], "service">;
+  readonly #activeTrace: ActiveTrace;
+  readonly #known = new Map<string, Known>();
+  readonly #operator: Client;
+
+  constructor(parts: Omit<Client["runtime"], "service">, activeTrace: ActiveTrace) {
+    this.#parts = parts;
+    this.#activeTrace = activeTrace;
+    const nothing: ServiceContract = { kind: "service", name: "", jobs: {} };
+    this.#operator = createClient({ ...parts, service: "" }, nothing, activeTrace);
+  }
+
+  /** A client that acts for a caller on jobs of any service, which it knows from their logs. It creates none. */
+  operator({ actor }: Pick<Caller, "actor">): Client {
+    return { ...this.#operator, runtime: { ...this.#operator.runtime, actor } };
+  }
+
+  /** A client of a service that acts for a caller. */
+  async client(service: string, { actor }: Pick<Caller, "actor">): Promise<Client> {
+    const { client } = await this.#service(service);
+    return { ...client, runtime: { ...client.runtime, actor } };
+  }
+
+  /** What creates jobs of a service for a caller. */
+  async creator(service: string, caller: Pick<Caller, "actor">): Promise<UntypedJobs> {
+    const known = this.#fresh(service) ?? (await this.#service(service));
+    const { client, contract } = known;
+    return new UntypedJobs(
+      { ...client, runtime: { ...client.runtime, actor: caller.actor } },
+      contract,
+    );
+  }
+
+  /** The contract that creates of a service are checked by; without job types where none was accepted. */
+  async contract(service: string): Promise<ServiceContract> {
+    return (await this.#service(service)).contract;
+  }
+
+  /** The accepted contract of a service as it is stored; `null` when there is none that this version can read. */
+  async accepted(service: string): Promise<AcceptedContract | null> {
+    return (await this.#service(service)).accepted;
+  }
+
+  /** Forgets what it knows of a service, whose contract has changed. */
+  forget(service: string): void {
+    this.#known.delete(service);
+  }
+
+  #fresh(service: string): Known | undefined {
+    const known = this.#known.get(service);
+    const isFresh = known && this.#parts.clock.monotonic() - known.readAt < contractFreshMs;
+    return isFresh ? known : undefined;
+  }
+
+  async #service(service: string): Promise<Known> {
+    const now = this.#parts.clock.monotonic();
+    const known = this.#known.get(service);
+    if (known !== undefined && now - known.readAt < contractFreshMs) return known;
+    const [record] = await this.#parts.engine.records([recordId.contract(service)]);
+    const read = record ? readAccepted(record.body) : null;
+    const accepted = read === "unreadable" ? null : read;
+    const signature = accepted?.manifest.signature ?? null;
+    if (known !== undefined && known.signature === signature) {
+      known.readAt = now;
+      return known;
+    }
+    const contract: ServiceContract =
+      accepted === null
+        ? { kind: "service", name: service, jobs: {} }
+        : contractFrom(accepted.manifest);
+    const client = createClient({ ...this.#parts, service }, contract, this.#activeTrace);
+    const fresh = { accepted, client, contract, signature, readAt: now };
+    const oldest = this.#known.size >= servicesMax ? this.#known.keys().next().value : undefined;
+    if (oldest !== undefined) this.#known.delete(oldest);
+    this.#known.set(service, fresh);
+    return fresh;
+  }
+}

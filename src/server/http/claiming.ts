@@ -1,0 +1,113 @@
+/**
+ * Claims over HTTP: one look, or a look that goes on until there is a job or the caller's patience ends.
+ */
+
+import { queueOf } from "../../contract/definition.js";
+import { resolveSettings } from "../../contract/settings.js";
+import type { Job } from "../../core/job.js";
+import { laneOf } from "../../core/order.js";
+import type { ClaimAnswer, ClaimAsk, ClaimedJob, ClaimLane } from "../../engine/engine.js";
+import { type QueueSettings, recordId } from "../../engine/record.js";
+import type { Backend } from "./backend.js";
+import { boundJob, settleJob } from "./settling.js";
+
+/** How long a look waits for a hint before it looks by itself. */
+const pollMs = 1_000;
+
+/** A type that a worker asks for. */
+export interface WantedType {
+  readonly type: string;
+  readonly version: number;
+  readonly queue?: string | undefined;
+  readonly limit: number;
+}
+
+/** What a worker asks for. */
+export interface WorkAsk {
+  readonly service: string;
+  readonly worker: string;
+  readonly types: readonly WantedType[];
+  readonly limit: number;
+  readonly waitMs: number;
+  readonly leaseMs?: number | undefined;
+}
+
+/** Claims jobs, and waits for some while there are none. What nobody is there to take is given back. */
+export async function claimWork(
+  backend: Backend,
+  ask: WorkAsk,
+  signal: AbortSignal,
+): Promise<ClaimAnswer> {
+  const { engine, clock } = backend;
+  const endsAt = clock.monotonic() + ask.waitMs;
+  let wake = () => {};
+  let isWoken = false;
+  const stopListening = engine.wake("ready", () => {
+    isWoken = true;
+    wake();
+  });
+  try {
+    for (;;) {
+      isWoken = false;
+      const answer = await engine.claim(await claimAsk(backend, ask));
+      if (signal.aborted) return await giveBack(backend, answer);
+      const left = endsAt - clock.monotonic();
+      if (answer.jobs.length > 0 || left <= 0) return answer;
+      const dueMs =
+        answer.nextDueAt === null ? pollMs : Math.max(answer.nextDueAt - engine.now(), 0);
+      if (isWoken) continue;
+      await new Promise<void>((resolve) => {
+        wake = resolve;
+        const callOff = clock.after(Math.min(left, dueMs, pollMs), resolve);
+        signal.addEventListener("abort", () => resolve(), { once: true });
+        wake = () => {
+          callOff();
+          resolve();
+        };
+      });
+      if (signal.aborted) return { jobs: [], nextDueAt: null };
+    }
+  } finally {
+    stopListening();
+  }
+}
+
+async function claimAsk(backend: Backend, ask: WorkAsk): Promise<ClaimAsk> {
+  const lanes = await Promise.all(ask.types.map((wanted) => claimLane(backend, ask, wanted)));
+  return { worker: ask.worker, lanes, limit: ask.limit };
+}
+
+async function claimLane(backend: Backend, ask: WorkAsk, wanted: WantedType): Promise<ClaimLane> {
+  const { service, leaseMs } = ask;
+  const { type, version: typeVersion, limit } = wanted;
+  const bound = await boundJob(backend, { service, type, typeVersion });
+  const settings = bound?.definition.settings ?? resolveSettings({ version: typeVersion });
+  const queue = wanted.queue ?? bound?.queue ?? queueOf(type, { settings });
+  const [record] = await backend.engine.records([recordId.queue(service, queue)]);
+  const queueMaxActive =
+    (record?.body as unknown as QueueSettings | undefined)?.maxActive ?? settings.queue.maxActive;
+  return {
+    ...{ lane: laneOf({ service, queue, type, typeVersion }), service, queue, type, free: limit },
+    // A key's hold lapses with the lease, so that only its type may say how long that is.
+    leaseMs: settings.keyConcurrency ? settings.leaseMs : (leaseMs ?? settings.leaseMs),
+    ...(settings.maxActive === undefined ? null : { typeMaxActive: settings.maxActive }),
+    ...(queueMaxActive === undefined ? null : { queueMaxActive }),
+  };
+}
+
+/** Gives jobs back whose caller went while they were claimed; no try is spent. */
+async function giveBack(backend: Backend, { jobs }: ClaimAnswer): Promise<ClaimAnswer> {
+  await Promise.all(jobs.map(({ job }: ClaimedJob) => release(backend, job)));
+  return { jobs: [], nextDueAt: null };
+}
+
+async function release(backend: Backend, { id, token }: Job): Promise<void> {
+  try {
+    await settleJob(backend, id, token, { outcome: "released" });
+  } catch (error) {
+    backend.logger.warn(
+      { error, jobId: id },
+      "A job whose caller had gone could not be given back.",
+    );
+  }
+}

@@ -1,0 +1,154 @@
+/**
+ * What the HTTP API says no with: one envelope, a closed list of codes, and the one place where failures of the
+ * rooms below get a code and a status. Failures that it does not know are nobody's input and become `internal`.
+ */
+import { TaggedError } from "better-result";
+import {
+  CommandRefused,
+  IdempotencyConflict,
+  InvalidBlocker,
+  InvalidOption,
+  InvalidPayload,
+  InvalidResult,
+  JobAlreadyCompleted,
+  JobExists,
+  JobNotEnqueued,
+  JobNotFound,
+} from "../../client/errors.js";
+import { InvalidDefinition } from "../../contract/errors.js";
+import { InvalidCursor, isStoreError, StoreBusy, type StoreError } from "../../engine/errors.js";
+
+/** Every code that an answer may carry, with the statuses that go with it. */
+export const refusalCodes = {
+  invalid_argument: [400, 405, 415, 422],
+  unauthenticated: [401],
+  permission_denied: [403],
+  not_found: [404],
+  conflict: [409],
+  duplicate: [409],
+  payload_too_large: [413],
+  rate_limited: [429],
+  signature_required: [422],
+  signature_invalid: [422],
+  dependency_failed: [422],
+  internal: [500],
+  unavailable: [503],
+} as const;
+
+/** A code of the closed list. */
+export type RefusalCode = keyof typeof refusalCodes;
+
+/** A request that is refused. `reason` is finer than `code`; `field` names the part of the request at fault. */
+export class Refused extends TaggedError("Refused")<{
+  readonly message: string;
+  readonly code: RefusalCode;
+  readonly status: number;
+  readonly reason: string;
+  readonly field?: string;
+  /** More that helps a program to go on, such as the id of the job in the way. */
+  readonly details?: { readonly [name: string]: unknown };
+  /** When it may be tried again. */
+  readonly retryAfterMs?: number;
+}> {}
+
+/** How an error goes over the wire. */
+export interface ErrorBody {
+  readonly code: RefusalCode;
+  readonly message: string;
+  readonly details: { readonly reason: string; readonly field?: string };
+}
+
+/** The body of a refusal. */
+export function errorBody({ code, message, reason, field, details }: Refused): ErrorBody {
+  return {
+    code,
+    message,
+    details: { reason, ...(field === undefined ? null : { field }), ...details },
+  };
+}
+
+/** The refusal of an argument. */
+export function badArgument(reason: string, message: string, field?: string): Refused {
+  return refused("invalid_argument", {
+    reason,
+    message,
+    ...(field === undefined ? null : { field }),
+  });
+}
+
+/** What a refusal says besides its code. The status is the first of the code's unless another is named. */
+type RefusalParts = Omit<ConstructorParameters<typeof Refused>[0], "code" | "status"> & {
+  readonly status?: number;
+};
+
+/** Makes a refusal. */
+export function refused(code: RefusalCode, parts: RefusalParts): Refused {
+  return new Refused({ code, status: refusalCodes[code][0], ...parts });
+}
+
+/** The refusal of something that is not there. */
+export function notFound(kind: string, name: string): Refused {
+  return refused("not_found", {
+    reason: `${kind}_not_found`,
+    message: `There is no ${kind.replaceAll("_", " ")} ${name}; it may have been deleted.`,
+  });
+}
+
+/** When a client whose request met a busy or absent store may come again. */
+const retryAfterMs = 1_000;
+
+/** What a failure of the rooms below means to a caller; `null` when it is not one that a caller is told. */
+export function refusalOf(error: unknown): Refused | null {
+  if (error instanceof Refused) return error;
+  if (isStoreError(error)) return storeRefusal(error);
+  if (!(error instanceof Error)) return null;
+  const { message } = error;
+  if (error instanceof JobNotFound)
+    return refused("not_found", { reason: "job_not_found", message });
+  if (error instanceof InvalidPayload) return invalidPayload(error);
+  if (error instanceof InvalidOption) return badArgument("option_invalid", message, error.field);
+  if (error instanceof InvalidResult)
+    return refused("invalid_argument", {
+      ...{ status: 422, reason: "result_invalid", field: "result", message },
+    });
+  if (error instanceof JobNotEnqueued) {
+    const { reason, key, active, queued, limit, existingJobId } = error;
+    const details = { key, active, queued, limit, existingJobId };
+    return refused("conflict", { reason, message, details });
+  }
+  if (error instanceof IdempotencyConflict) {
+    const details = { existingJobId: error.existingJobId };
+    const parts = { status: 422, reason: "idempotency_key_reused", field: "idempotencyKey" };
+    return refused("invalid_argument", { ...parts, message, details });
+  }
+  if (error instanceof JobExists)
+    return refused("duplicate", { reason: "job_exists", field: "id", message });
+  if (error instanceof InvalidBlocker) {
+    const details = { blockerId: error.blockerId };
+    const parts = { reason: `blocker_${error.reason}`, field: "blockers" };
+    return refused("dependency_failed", { ...parts, message, details });
+  }
+  if (error instanceof CommandRefused) {
+    const details = { command: error.command, state: error.state };
+    return refused("conflict", { reason: "state_forbids", message, details });
+  }
+  if (error instanceof JobAlreadyCompleted) {
+    const details = { state: error.state };
+    return refused("conflict", { reason: "already_completed", message, details });
+  }
+  if (error instanceof InvalidCursor) return badArgument("cursor_invalid", message, "cursor");
+  if (error instanceof InvalidDefinition)
+    return badArgument("manifest_invalid", message, "manifest");
+  return null;
+}
+
+function invalidPayload({ message, issues }: InvalidPayload): Refused {
+  const field = `payload${issues[0]?.path ?? ""}`;
+  const parts = { status: 422, reason: "payload_invalid", field, message };
+  return refused("invalid_argument", { ...parts, details: { issues } });
+}
+
+function storeRefusal(error: StoreError): Refused {
+  const reason = error instanceof StoreBusy ? "store_busy" : "store_unavailable";
+  return refused("unavailable", { reason, message: error.message, retryAfterMs });
+}

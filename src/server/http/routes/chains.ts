@@ -1,0 +1,150 @@
+/**
+ * Chains: jobs that continue one another, seen and handled as one.
+ */
+import { z } from "zod";
+import { completeChain } from "../../../client/chain-completion.js";
+import { type ChainSnapshot, deleteChain, getChain, listChains } from "../../../client/chains.js";
+import { errorOut } from "../openapi.js";
+import { ok, type Route, route } from "../route.js";
+import {
+  anyJson,
+  cursorQuery,
+  name,
+  pageAnswer,
+  pageOf,
+  pageQuery,
+  stateOut,
+  statesIn,
+} from "../wire/common.js";
+import { chainRowOut, jobBody, jobOut, rowBody, rowOut } from "../wire/job.js";
+import { createAnswers, createIn, createOne } from "./creates.js";
+import { completeIn, completionOf } from "./job.js";
+import { filterFields, filterOf, pageAskOf } from "./lists.js";
+
+const group = "Chains";
+
+const chainOut = z
+  .object({
+    id: z.string(),
+    state: stateOut,
+    current: jobOut,
+    output: anyJson.optional(),
+    jobs: z.array(rowOut),
+    count: z.number().int(),
+  })
+  .meta({ id: "Chain" });
+
+const chainParams = z.object({ id: name("id") });
+const missing = { description: "There is no such chain.", body: errorOut };
+const { service, type, tag, since, until, text } = filterFields;
+
+/** The routes of chains. */
+export const chainRoutes: readonly Route[] = [
+  route({
+    method: "get",
+    path: "/v1/chains",
+    operation: "listChains",
+    group,
+    summary: "Chains, newest first, each with the job that it has come to.",
+    needs: "admin.read",
+    query: z.object({
+      ...{ service, type, tag, since, until, text },
+      state: statesIn.optional(),
+      ...pageQuery,
+      cursor: cursorQuery.optional(),
+    }),
+    answers: {
+      200: {
+        description: "A page.",
+        body: pageOf(chainRowOut),
+        headers: { Link: "The next page." },
+      },
+    },
+    handle: async (request) => {
+      const { backend, caller, query } = request;
+      const ask = { service: "*", ...filterOf(query), ...pageAskOf(query) };
+      const page = await listChains(backend.services.operator(caller), ask).orThrow();
+      return pageAnswer(page, request, rowBody);
+    },
+  }),
+  route({
+    method: "post",
+    path: "/v1/chains",
+    operation: "startChain",
+    group,
+    summary: "Start a chain with its first job.",
+    needs: "admin.mutate",
+    headers: { "Idempotency-Key": "Makes the request repeatable for ten minutes." },
+    body: createIn,
+    answers: createAnswers,
+    handle: (request) => createOne({ ...request, body: { ...request.body, chain: true } }),
+  }),
+  route({
+    method: "get",
+    path: "/v1/chains/{id}",
+    operation: "getChain",
+    group,
+    summary: "A chain, with the job that it has come to.",
+    needs: "admin.read",
+    params: chainParams,
+    answers: { 200: { description: "The chain.", body: chainOut }, 404: missing },
+    handle: async ({ backend, caller, params }) => {
+      const chain = await getChain(backend.services.operator(caller), params.id).orThrow();
+      return ok(chainBody(chain));
+    },
+  }),
+  route({
+    method: "post",
+    path: "/v1/chains/{id}/complete",
+    operation: "completeChain",
+    group,
+    summary: "Complete the current job of a chain without a worker.",
+    needs: "admin.mutate",
+    params: chainParams,
+    body: completeIn,
+    answers: {
+      200: { description: "The chain as it is now.", body: chainOut },
+      404: missing,
+      409: { description: "It has ended.", body: errorOut },
+      422: {
+        description: "The result does not fit, or the job does not continue so.",
+        body: errorOut,
+      },
+    },
+    handle: async ({ backend, caller, params, body }) => {
+      const before = await getChain(backend.services.operator(caller), params.id).orThrow();
+      const client = await backend.services.client(before.current.service, caller);
+      const outcome = completionOf(body);
+      const chain = await completeChain(client, params.id, ({ job, complete }) =>
+        complete(job, () => outcome),
+      ).orThrow();
+      return ok(chainBody(chain));
+    },
+  }),
+  route({
+    method: "delete",
+    path: "/v1/chains/{id}",
+    operation: "deleteChain",
+    group,
+    summary: "Remove every job of a chain.",
+    needs: "admin.mutate",
+    params: chainParams,
+    query: z.object({ force: z.boolean().default(false) }),
+    answers: {
+      200: {
+        description: "How many jobs were removed.",
+        body: z.object({ deleted: z.number().int() }),
+      },
+      404: missing,
+      409: { description: "One of its jobs runs, or others wait for it.", body: errorOut },
+    },
+    handle: async ({ backend, caller, params, query }) => {
+      const client = backend.services.operator(caller);
+      return ok({ deleted: await deleteChain(client, params.id, query).orThrow() });
+    },
+  }),
+];
+
+function chainBody({ current, jobs, ...chain }: ChainSnapshot): unknown {
+  return { ...chain, current: jobBody(current), jobs: jobs.map(rowBody) };
+}

@@ -1,0 +1,173 @@
+/**
+ * The server: an engine, the app over it, keepers for the services that it knows, and a listener. `openApp` is the
+ * same without a socket, for programs that ask the API in their own process.
+ */
+import { hostname } from "node:os";
+import { createIds, type IdSource, systemIds } from "../../client/ids.js";
+import { openTelemetryTrace } from "../../client/trace.js";
+import { type Clock, systemClock } from "../../engine/clock.js";
+import type { Engine } from "../../engine/engine.js";
+import { type Logger, silentLogger } from "../../engine/logger.js";
+import { defaultUrl, openEngine } from "../../engine/open.js";
+import { packageVersion } from "../../service/package-version.js";
+import { type AppOptions, createApp } from "./app.js";
+import { type AuthMode, type Backend, Services } from "./backend.js";
+import type { Caller } from "./caller.js";
+import { FeedHub } from "./feed-hub.js";
+import { OriginGuard } from "./guard.js";
+import { Keepers } from "./keepers.js";
+import { Limits } from "./limits.js";
+import { bindingOf, type Listener, type ListenOptions, listen } from "./listener.js";
+import { Tokens } from "./tokens.js";
+import { WorkPresence } from "./work-presence.js";
+
+/** What the API works with. */
+export interface BackendOptions {
+  /** The store; `file:millrace.db` by default. */
+  readonly url?: string;
+  /** An engine that is open already, in place of a URL. Whoever opened it closes it. */
+  readonly engine?: Engine;
+  readonly clock?: Clock;
+  readonly ids?: IdSource;
+  readonly logger?: Logger;
+  /** The name of this process among those that serve; made from host and process by default. */
+  readonly instance?: string;
+  /** Allows a queue to be called DEFAULT. */
+  readonly allowCreateDefault?: boolean;
+}
+
+/** How a server is started. */
+export interface ServerOptions extends BackendOptions, ListenOptions {
+  /** How large a request's body may be; 512 KiB by default, 8 MiB for bulk requests. */
+  readonly maxBodyBytes?: number;
+  /** Requests per second of one token or address; 1,000 by default where tokens are needed, else no limit. */
+  readonly rateLimit?: number;
+  /** How many streams may be open at once; 200 by default. */
+  readonly maxStreams?: number;
+  /** Further values of the Host header that are served without a token. */
+  readonly allowedHosts?: readonly string[];
+  /** Whether the server tends the services that it knows; true by default. */
+  readonly keeper?: boolean;
+}
+
+/** A server that was started. */
+export interface RunningServer {
+  /** Where it is reached. */
+  readonly url: string;
+  readonly port: number;
+  readonly auth: AuthMode;
+  readonly engine: Engine;
+  /** Takes no more requests, ends streams, and lets go of the store. Idempotent. */
+  stop(): Promise<void>;
+}
+
+/** The API in this process, without a socket. */
+export interface OpenApp {
+  fetch(request: Request): Promise<Response>;
+  readonly engine: Engine;
+  close(): Promise<void>;
+}
+
+const defaultRateLimit = 1_000;
+const defaultStreamsMax = 200;
+
+/** Starts a server. Options that cannot work throw `InvalidOption`, a store that cannot be used its own error. */
+export async function startServer(options: ServerOptions = {}): Promise<RunningServer> {
+  const binding = bindingOf(options);
+  const { auth } = binding;
+  const { backend, metrics, close } = await openBackend(options, auth);
+  const limits = new Limits({
+    requestsPerSecond: options.rateLimit ?? (auth === "token" ? defaultRateLimit : 0),
+    streamsMax: options.maxStreams ?? defaultStreamsMax,
+  });
+  const keepers = options.keeper === false ? null : new Keepers(backend);
+  let listener: Listener;
+  try {
+    await keepers?.start();
+    listener = await listen(binding, options, (port) =>
+      createApp({
+        backend,
+        limits,
+        ...(auth === "none" && { guard: new OriginGuard(port, options.allowedHosts) }),
+        ...(options.maxBodyBytes === undefined ? null : { bodyBytesMax: options.maxBodyBytes }),
+        ...(metrics && { onRequest: metrics }),
+      }),
+    );
+  } catch (fault) {
+    await keepers?.stop();
+    await close();
+    throw fault;
+  }
+  let stopping: Promise<void> | undefined;
+  const stop = async () => {
+    // Streams end first: the listener waits for every answer.
+    await backend.hub.stop();
+    await Promise.all([listener.stop(), keepers?.stop()]);
+    await close();
+  };
+  return {
+    ...{ url: listener.url, port: listener.port, auth, engine: backend.engine },
+    stop: () => {
+      stopping ??= stop();
+      return stopping;
+    },
+  };
+}
+
+/** Opens the API without a socket, for one caller who may do everything. */
+export async function openApp(
+  options: BackendOptions & { readonly caller: Caller },
+): Promise<OpenApp> {
+  const { backend, close } = await openBackend(options, "none");
+  const limits = new Limits({ requestsPerSecond: 0, streamsMax: defaultStreamsMax });
+  const { fetch } = createApp({ backend, limits, caller: options.caller });
+  return {
+    fetch: (request) => fetch(request),
+    engine: backend.engine,
+    close: async () => {
+      await backend.hub.stop();
+      await close();
+    },
+  };
+}
+
+interface OpenBackend {
+  readonly backend: Backend;
+  readonly metrics?: NonNullable<AppOptions["onRequest"]>;
+  close(): Promise<void>;
+}
+
+async function openBackend(options: BackendOptions, auth: AuthMode): Promise<OpenBackend> {
+  const { clock = systemClock, logger = silentLogger, url = defaultUrl } = options;
+  const ids = options.ids ?? (clock === systemClock ? systemIds : createIds(() => clock.now()));
+  const engine = options.engine ?? (await openEngine(url, { clock, logger }));
+  const close = async () => {
+    if (options.engine === undefined) await engine.close();
+  };
+  try {
+    await engine.provision();
+    const instance = options.instance ?? `server-${hostPart()}-${process.pid}-${ids.randomHex(3)}`;
+    const activeTrace = await openTelemetryTrace();
+    const parts = { engine, clock, ids, logger, instance };
+    const version = packageVersion();
+    const backend: Backend = {
+      ...parts,
+      version,
+      startedAt: clock.now(),
+      auth,
+      allowsDefaultQueue: options.allowCreateDefault ?? false,
+      services: new Services(parts, activeTrace),
+      tokens: new Tokens(engine, clock),
+      hub: new FeedHub(engine, clock, logger),
+      presence: new WorkPresence({ engine, clock, logger, version }),
+    };
+    return { backend, close };
+  } catch (fault) {
+    await close();
+    throw fault;
+  }
+}
+
+function hostPart(): string {
+  return (hostname().split(".")[0] ?? "host").replaceAll(/[^A-Za-z0-9-]/g, "-").slice(0, 30);
+}

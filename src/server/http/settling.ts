@@ -1,0 +1,144 @@
+/**
+ * How outcomes that come over HTTP are stored: decided on the job as it is, appended under the token of the claim, and
+ * recorded as ignored where that token is not current any more.
+ */
+import { InvalidResult, jobNotFound } from "../../client/errors.js";
+import { type BoundJob, boundJobs } from "../../contract/definition.js";
+import { issuesSentence, validate } from "../../contract/schema.js";
+import { type JobSettings, jobDefaults } from "../../contract/settings.js";
+import type { Command } from "../../core/command.js";
+import { decide } from "../../core/decide.js";
+import { evolve } from "../../core/evolve.js";
+import type { Actor, Job, JobError } from "../../core/job.js";
+import { type Json, jsonText } from "../../core/json.js";
+import { retryDelayMs } from "../../core/retry.js";
+import { StoreBusy } from "../../engine/errors.js";
+import type { Backend } from "./backend.js";
+import { refused } from "./refusal.js";
+
+/** How often an outcome is decided before it gives way to whoever keeps changing the job. */
+const decisionsMax = 20;
+
+/** What a worker says of its try. */
+export type WorkOutcome =
+  | { readonly outcome: "completed"; readonly result?: Json }
+  | { readonly outcome: "failed"; readonly error: JobError }
+  | { readonly outcome: "terminated"; readonly error: JobError }
+  | { readonly outcome: "skipped"; readonly reason: string }
+  | { readonly outcome: "snoozed"; readonly delayMs: number; readonly reason?: string }
+  | { readonly outcome: "released" }
+  | { readonly outcome: "cancelled"; readonly reason?: string };
+
+/** Stores the outcome of a try. Gives the job as it is then; refuses an outcome under an old token. */
+export async function settleJob(
+  backend: Backend,
+  id: string,
+  token: number,
+  said: WorkOutcome,
+): Promise<Job> {
+  const { engine, ids } = backend;
+  for (let decisions = 0; decisions < decisionsMax; decisions++) {
+    const [loaded] = await engine.load([id]);
+    if (!loaded) throw jobNotFound(id);
+    const { job } = loaded;
+    if (job.state !== "active" || job.token !== token) throw await stale(backend, job, token, said);
+    const bound = await boundJob(backend, job);
+    if (said.outcome === "completed") await checkResult(job, bound, said.result);
+    const origin = { eventId: ids.eventId(), actor: workerOf(job) };
+    const command = commandOf(job, said, bound?.definition.settings, engine.now());
+    const decision = decide(job, { ...command, token, ...origin } as Command, engine.now());
+    if (!decision.ok)
+      throw refused("conflict", { reason: "state_forbids", message: decision.rejection.message });
+    const { service, type, version } = job;
+    const [answer] = await engine.settle([
+      { job: { service, type, id }, expect: { version, token }, event: decision.event },
+    ]);
+    if (answer?.outcome === "appended") return evolve(job, decision.event).job ?? job;
+    if (answer?.outcome === "faulted") throw answer.error;
+  }
+  const message = `Job ${id} kept changing while it was settled; settle it again.`;
+  throw new StoreBusy({ url: engine.url, message });
+}
+
+/** The contract's word on a job's type, if there is one. */
+export async function boundJob(
+  { services }: Backend,
+  { service, type, typeVersion }: Pick<Job, "service" | "type" | "typeVersion">,
+): Promise<BoundJob | undefined> {
+  return boundJobs(await services.contract(service)).find(
+    (bound) => bound.type === type && bound.definition.settings.version === typeVersion,
+  );
+}
+
+function workerOf({ worker = "http" }: Job): Actor {
+  return `worker:${worker}`;
+}
+
+/** Refuses a result that does not fit its schema or cannot be stored; the worker may mend it. */
+async function checkResult(
+  { type }: Job,
+  bound: BoundJob | undefined,
+  result: Json | undefined,
+): Promise<void> {
+  const schema = bound?.definition.result;
+  const checked = schema === undefined ? null : await validate(schema, result);
+  const text = result === undefined ? null : jsonText(result);
+  const issues = checked?.ok === false ? checked.issues : text?.ok === false ? [text.problem] : [];
+  if (issues.length === 0) return;
+  const message = `The result of ${type} is not valid: ${issuesSentence(issues)}.`;
+  throw new InvalidResult({ type, message });
+}
+
+type Wish = { readonly command: Command["command"]; readonly [name: string]: unknown };
+
+function commandOf(
+  job: Job,
+  said: WorkOutcome,
+  settings: JobSettings | undefined,
+  now: number,
+): Wish {
+  const runAt = (delayMs: number) => Math.round(now + delayMs);
+  switch (said.outcome) {
+    case "completed": {
+      const { result } = said;
+      const completedBy = job.worker ?? null;
+      return { command: "complete", completedBy, ...(result === undefined ? null : { result }) };
+    }
+    case "failed": {
+      const { error } = said;
+      const backoff = settings?.backoff ?? jobDefaults.backoff;
+      const delayMs = retryDelayMs(backoff, job.tries, Math.random(), error.message);
+      return { command: "fail", error, retryAt: runAt(delayMs) };
+    }
+    case "terminated":
+      return { command: "terminate", error: said.error };
+    case "skipped":
+      return { command: "skip", reason: said.reason };
+    case "snoozed": {
+      const { delayMs, reason } = said;
+      const cause = { cause: "snooze", runAt: runAt(delayMs) };
+      return { command: "release", ...cause, ...(reason === undefined ? null : { reason }) };
+    }
+    case "released":
+      return { command: "release", cause: "shutdown", runAt: runAt(0) };
+    case "cancelled": {
+      const { reason } = said;
+      return { command: "confirmCancel", ...(reason === undefined ? null : { reason }) };
+    }
+  }
+}
+
+/** Records an outcome under an old token, which also frees what that token still holds. */
+async function stale(backend: Backend, job: Job, token: number, { outcome }: WorkOutcome) {
+  const { engine, ids } = backend;
+  // A token that the job never had is nobody's.
+  if (token <= job.token) {
+    const origin = { eventId: ids.eventId(), actor: workerOf(job) };
+    const command = { command: "reportStale", token, outcome, ...origin } as const;
+    const decision = decide(job, command, engine.now());
+    if (decision.ok) await engine.note([decision.event]);
+  }
+  const message = `Job ${job.id} is ${job.state} and not under token ${token} any more; the outcome was recorded as ignored.`;
+  const details = { state: job.state };
+  return refused("conflict", { reason: "stale_token", field: "token", message, details });
+}

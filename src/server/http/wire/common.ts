@@ -1,0 +1,113 @@
+/**
+ * What the bodies of many routes share: names, times, pages, and how a stored time becomes text.
+ */
+import { z } from "zod";
+import { jobStates } from "../../../core/job.js";
+import { type NameKind, nameRule } from "../../../core/names.js";
+import { type Page, pageDefault, pageMax } from "../../../engine/query.js";
+import { stateAliases, stateOf } from "../state-aliases.js";
+
+/** A time as text. */
+export function timeText(ms: number): string {
+  return new Date(ms).toISOString();
+}
+
+/** The latest time that may be named: that of a `Date` with a year of four digits. */
+const timePattern =
+  /^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])[Tt]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,9})?([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)$/;
+
+/** A time that a request names, in milliseconds once it is read. */
+export const time = z
+  .string()
+  .regex(timePattern, "must be a time such as 2030-01-31T12:00:00Z (RFC 3339)")
+  .refine((text) => !Number.isNaN(Date.parse(text)), "is not a day of the calendar")
+  .transform((text) => Date.parse(text))
+  .meta({ format: "date-time" });
+
+/** A time in an answer. */
+export const timeOut = z
+  .string()
+  .meta({ format: "date-time", examples: ["2030-01-31T12:00:00.000Z"] });
+
+/** A name of some kind, as core takes it. */
+export function name(kind: NameKind): z.ZodString {
+  const { pattern, rule } = nameRule(kind);
+  return z.string().regex(pattern, `must be ${rule}`);
+}
+
+/** Any JSON value. */
+export const anyJson = z.unknown().meta({ description: "Any JSON value." });
+
+/** The largest delay or duration that a request may name. */
+export const durationMaxMs = 365 * 24 * 60 * 60 * 1_000;
+
+/** A duration in milliseconds. */
+export const durationMs = z.number().int().min(0).max(durationMaxMs);
+
+/** A state in an answer. */
+export const stateOut = z.enum(jobStates);
+
+/** States in a filter: core's, or a word of another system for one of them. */
+export const statesIn = z
+  .array(z.enum([...jobStates, ...(Object.keys(stateAliases) as (keyof typeof stateAliases)[])]))
+  .min(1)
+  .max(jobStates.length * 2)
+  .transform((words) => [...new Set(words.map(stateOf))])
+  .meta({
+    description:
+      "One or several, separated by commas or repeated. Words of other systems are accepted.",
+  });
+
+/** The parts of a page that a request names. */
+export const pageQuery = {
+  limit: z.number().int().min(1).max(pageMax).default(pageDefault),
+  offset: z.number().int().min(0).max(Number.MAX_SAFE_INTEGER).optional(),
+};
+
+/** A place in a deep list. */
+export const cursorQuery = z
+  .string()
+  .regex(/^\d{1,16}$/, "must be a cursor as an earlier answer gave it")
+  .refine(
+    (text) => Number.isSafeInteger(Number(text)),
+    "must be a cursor as an earlier answer gave it",
+  );
+
+/** A page of entries. */
+export function pageOf<Entry extends z.ZodType>(entry: Entry) {
+  return z.object({
+    entries: z.array(entry),
+    count: z.number().int().meta({ description: "How many match in all." }),
+    offset: z.number().int(),
+    limit: z.number().int(),
+    nextOffset: z.number().int().optional(),
+    nextCursor: z.string().optional(),
+  });
+}
+
+/** A list that is given whole. */
+export function listOf<Entry extends z.ZodType>(entry: Entry) {
+  return z.object({ entries: z.array(entry) });
+}
+
+/** A page for the wire, with the link to the next one. */
+export function pageAnswer<Row>(
+  page: Page<Row>,
+  { path, search }: { readonly path: string; readonly search: string },
+  bodyOf: (row: Row) => unknown,
+): { readonly status: 200; readonly body: unknown; readonly headers?: { readonly Link: string } } {
+  const { entries, count, offset, limit, nextOffset, nextCursor } = page;
+  const body = {
+    ...{ entries: entries.map(bodyOf), count, offset, limit },
+    ...(nextOffset === undefined ? null : { nextOffset }),
+    ...(nextCursor === undefined ? null : { nextCursor }),
+  };
+  const next = new URLSearchParams(search);
+  const byCursor = next.has("cursor") || nextOffset === undefined;
+  if (byCursor && nextCursor !== undefined) {
+    next.delete("offset");
+    next.set("cursor", nextCursor);
+  } else if (nextOffset === undefined) return { status: 200, body };
+  else next.set("offset", String(nextOffset));
+  return { status: 200, body, headers: { Link: `<${path}?${next}>; rel="next"` } };
+}

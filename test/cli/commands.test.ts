@@ -1,0 +1,236 @@
+// Every command that asks the API, in a pipe and on a terminal, against a store and against a server.
+import { describe, expect, it } from "vitest";
+import { bakeryModule, serverTours, tours } from "./tour.js";
+
+interface Created {
+  readonly id: string;
+}
+
+describe.for(tours)("against $name", ({ open }) => {
+  it("jobs are created, listed, shown, explained, cancelled, retried and deleted", async () => {
+    const { see, ask } = await open();
+    await see(["job", "create", "bakery", "bake", '{"loaves":2}', "--tag", "rye"], {
+      has: { outcome: "accepted" },
+      shows: /^[0-9A-Z]{26}$/m,
+    });
+    const { id } = await ask<Created>("job", "create", "bakery", "bake", '{"loaves":1}');
+    await see(["job", "list", "--service", "bakery", "--state", "pending"], {
+      has: { count: 2, entries: [{ id, state: "pending" }, { tags: ["rye"] }] },
+      shows: new RegExp(`ID +SERVICE +TYPE +STATE.*\\n${id} +bakery +bake +pending`),
+    });
+    await see(["job", "count"], { has: { total: 2 }, shows: /bakery +bake +bake +pending +2/ });
+    await see(["job", "get", id], {
+      has: { id, payload: { loaves: 1 } },
+      shows: 'payload  {"loaves":1}',
+    });
+    await see(["job", "why", id], {
+      has: { reason: "no_worker" },
+      shows: "No live worker of bakery",
+    });
+    await see(["job", "cancel", id, "--reason", "closed"], {
+      has: { entries: [{ id, outcome: "cancelled" }] },
+      shows: `${id} cancelled`,
+    });
+    await see(["job", "events", id], {
+      has: { entries: [{ name: "created" }, { name: "cancelled", reason: "closed" }] },
+      shows: /created.*\n.*cancelled +closed/,
+    });
+    await see(["job", "retry", id], {
+      has: { entries: [{ outcome: "retried" }] },
+      shows: `${id} retried`,
+    });
+    await see(["job", "complete", id, "--result", '{"baked":9}'], {
+      has: { state: "completed", result: { baked: 9 } },
+      shows: 'result   {"baked":9}',
+    });
+    await see(["job", "complete", id, "--result", "{}"], { code: 4, shows: "error:" });
+    await see(["job", "delete", id], {
+      asks: true,
+      has: { entries: [{ id }] },
+      shows: `${id} deleted`,
+    });
+    await see(["job", "get", id], { code: 3, shows: `There is no job ${id}` });
+  }, 60_000);
+
+  it("jobs are waited for, watched and followed while a worker runs them", async () => {
+    const { see, ask, work } = await open();
+    await work();
+    await see(["job", "create", "bakery", "bake", '{"loaves":3}', "--wait", "--timeout", "20s"], {
+      has: { state: "completed", result: { baked: 3 } },
+      shows: /"baked": 3/,
+    });
+    await see(["job", "create", "bakery", "drop", "{}", "--wait", "--timeout", "20s"], {
+      code: 6,
+      shows: "The job has ended as failed: It fell on the floor.",
+    });
+    await see(["job", "create", "bakery", "rise", "{}", "--wait", "--timeout", "300ms"], {
+      code: 7,
+      shows: "has not ended within 300 ms",
+    });
+    await see(["job", "create", "bakery", "bake", '{"loaves":"two"}'], {
+      code: 2,
+      shows: "loaves",
+    });
+    const { id } = await ask<Created>("job", "create", "bakery", "bake", '{"loaves":4}');
+    await see(["job", "watch", id, "--timeout", "20s"], { shows: /started[\s\S]*completed/ });
+    await see(["job", "logs", id], {
+      has: { entries: [{ level: "info", message: "The dough is ready." }] },
+      shows: "The dough is ready.",
+    });
+    await see(["service", "list"], {
+      has: { entries: [{ name: "bakery" }] },
+      shows: /bakery +1 +accepted/,
+    });
+    await see(["service", "get", "bakery"], { has: { hasContract: true }, shows: "bakery" });
+    await see(["worker", "list"], { has: { entries: [{ fresh: true }] }, shows: /bakery .* live/ });
+    await see(["info"], { has: { name: "millrace" }, shows: /store +file:/ });
+    await see(["verify"], { has: { violationCount: 0 }, shows: "The log obeys every rule" });
+  }, 60_000);
+
+  it("dead jobs are listed, replayed and dismissed", async () => {
+    const { see, ask, work } = await open();
+    await work();
+    const dead: string[] = [];
+    for (let count = 0; count < 3; count++) {
+      const { id } = await ask<Created>("job", "create", "bakery", "burn", "{}");
+      dead.push(id);
+      await see(["job", "watch", id], { code: 6, shows: "The oven is too hot." });
+    }
+    const [first = ""] = dead;
+    await see(["dlq", "list", "--service", "bakery"], { has: { count: 3 }, shows: /burn +dead/ });
+    await see(["dlq", "dismiss", first, "--reason", "seen"], {
+      has: { entries: [{ id: first, state: "dismissed" }] },
+      shows: `${first} dismissed`,
+    });
+    await see(["dlq", "replay", "--all", "--preview"], {
+      has: { matched: 2 },
+      shows: "2 dead jobs match.",
+    });
+    await see(["dlq", "replay", "--type", "burn"], {
+      asks: true,
+      has: { matched: 2, done: 2, failed: 0 },
+      shows: "2 dead jobs replayed.",
+    });
+    await see(["dlq", "replay"], { code: 2, shows: "Say which" });
+    await see(["dlq", "dismiss", "none-such"], { code: 3, shows: "error:" });
+  }, 60_000);
+});
+
+describe.for(serverTours)("against $name", ({ open }) => {
+  it("queues are created, limited, paused, resumed, purged and deleted", async () => {
+    const { see, ask } = await open();
+    await see(["queue", "create", "bakery", "night", "--max-active", "2"], {
+      has: { queue: "night", maxActive: 2, paused: false },
+      shows: /bakery +night +open +0 +0 +2/,
+    });
+    await see(["queue", "create", "bakery", "night"], { code: 4, shows: "error:" });
+    await see(["queue", "create", "bakery", "DEFAULT"], { code: 2, shows: "error:" });
+    await see(["queue", "set", "bakery", "night", "--max-active", "7"], {
+      has: { maxActive: 7 },
+      shows: /7/,
+    });
+    await see(["queue", "set", "bakery", "night", "--max-active", "none"], {
+      shows: /night +open/,
+    });
+    await see(["queue", "pause", "bakery", "night"], { has: { paused: true }, shows: "paused" });
+    await ask("job", "create", "bakery", "bake", '{"loaves":1}', "--queue", "night");
+    await see(["queue", "get", "bakery", "night"], { has: { waiting: 1 }, shows: /paused +1 +0/ });
+    await see(["queue", "resume", "bakery", "night"], { has: { paused: false }, shows: "open" });
+    await see(["queue", "list", "--service", "bakery"], {
+      has: { entries: [{ queue: "night" }] },
+      shows: /bakery +night/,
+    });
+    await see(["queue", "delete", "bakery", "night", "--yes"], { code: 4, shows: "error:" });
+    await see(["queue", "purge", "bakery", "night", "--preview"], {
+      has: { matched: 1 },
+      shows: "1 jobs wait.",
+    });
+    await see(["queue", "purge", "bakery", "night"], {
+      asks: true,
+      has: { removed: 1 },
+      shows: "1 jobs deleted.",
+    });
+    await see(["queue", "delete", "bakery", "night"], {
+      asks: true,
+      shows: "bakery/night deleted",
+    });
+    await see(["queue", "get", "bakery", "night"], { code: 3, shows: "error:" });
+  }, 60_000);
+
+  it("contracts are compared and accepted, and keys shown", async () => {
+    const { see, ask } = await open();
+    await see(["contract", "diff", bakeryModule], {
+      has: { standing: "first" },
+      shows: "would be the first",
+    });
+    await see(["contract", "accept", bakeryModule], {
+      shows: "The contract of bakery was accepted.",
+    });
+    await see(["contract", "diff", bakeryModule], {
+      has: { standing: "accepted" },
+      shows: "It is the accepted contract.",
+    });
+    await see(["contract", "list"], {
+      has: { entries: [{ service: "bakery", jobs: 5 }] },
+      shows: /bakery +5/,
+    });
+    await see(["contract", "get", "bakery"], {
+      has: { manifest: { service: "bakery" } },
+      shows: '"service": "bakery"',
+    });
+    await see(["contract", "export", bakeryModule], {
+      has: { service: "bakery" },
+      shows: '"service": "bakery"',
+    });
+    await ask("job", "create", "bakery", "heat", '{"oven":"left"}');
+    const { entries } = await ask<{ entries: { hash: string }[] }>("key", "list");
+    const hash = entries[0]?.hash ?? "";
+    await see(["key", "list", "--service", "bakery"], {
+      has: { count: 1 },
+      shows: /heat +oven\/left +[01]\/1/,
+    });
+    await see(["key", "get", hash], { has: { key: "oven/left" }, shows: /key +oven\/left/ });
+    await see(["key", "release", hash], {
+      asks: true,
+      has: { released: [] },
+      shows: "Nothing held it.",
+    });
+    await see(["key", "get", "none-such"], { code: 2, shows: "error:" });
+  }, 60_000);
+
+  it("chains are started, listed, shown, completed and deleted", async () => {
+    const { see, ask } = await open();
+    const { id } = await ask<Created>("chain", "start", "bakery", "bake", '{"loaves":1}');
+    await see(["chain", "start", "bakery", "bake", '{"loaves":1}'], { shows: /^[0-9A-Z]{26}$/m });
+    await see(["chain", "list"], { has: { count: 2 }, shows: /bakery +bake +pending +bake/ });
+    await see(["chain", "get", id], { has: { id, count: 1 }, shows: /state +pending/ });
+    await see(["chain", "complete", id, "--result", '{"baked":1}'], {
+      shows: new RegExp(`${id} completed`),
+    });
+    await see(["chain", "get", id], {
+      has: { state: "completed", output: { baked: 1 } },
+      shows: '{"baked":1}',
+    });
+    await see(["chain", "delete", id], { asks: true, shows: `${id} deleted` });
+    await see(["chain", "get", id], { code: 3, shows: "error:" });
+  }, 60_000);
+
+  it("tokens are created, listed without their secrets, and revoked", async () => {
+    const { see, ask } = await open();
+    await see(["token", "create", "ci", "--may", "admin.read", "--expires", "1d"], {
+      has: { name: "ci", capabilities: ["admin.read"] },
+      shows: /^mr_\S+$/m,
+    });
+    const { entries } = await ask<{ entries: Record<string, string>[] }>("token", "list");
+    expect(Object.keys(entries[0] ?? {})).not.toContain("secret");
+    await see(["token", "list"], { has: { entries: [{ name: "ci" }] }, shows: /ci +admin\.read/ });
+    const id = entries[0]?.id ?? "";
+    await see(["token", "revoke", id], {
+      asks: true,
+      has: { revoked: id },
+      shows: `${id} revoked`,
+    });
+    await see(["token", "create", "x"], { code: 2, shows: "--may" });
+    await see(["token", "create", "x", "--may", "everything"], { code: 2, shows: "error:" });
+  }, 60_000);
+});

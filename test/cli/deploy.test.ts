@@ -1,0 +1,77 @@
+// What ships for running a server: its commands and settings exist, and each file is sound as far as can be told here.
+import { execFile } from "node:child_process";
+import { readFile } from "node:fs/promises";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { expect, it } from "vitest";
+import { createProgram } from "#millrace/cli/program.js";
+import { type Setting, settings } from "#millrace/cli/settings.js";
+
+const root = new URL("../../", import.meta.url);
+const read = (path: string) => readFile(new URL(path, root), "utf8");
+
+/** The command that some words come to; words that mean nothing throw. */
+async function commandOf(words: readonly string[]): Promise<string> {
+  let name = "";
+  const program = createProgram(async (command) => {
+    name = command.name();
+  });
+  for (const command of [program, ...program.commands])
+    command.exitOverride().configureOutput({ writeErr: () => {} });
+  await program.parseAsync([...words], { from: "user" });
+  return name;
+}
+
+const variables = new Set((Object.values(settings) as Setting[]).map(({ variable }) => variable));
+
+function unknownVariables(text: string): readonly string[] {
+  return [...text.matchAll(/\bMILLRACE_[A-Z_]+/g)]
+    .map(([name]) => name)
+    .filter((name) => !variables.has(name));
+}
+
+it("the image serves as a user without rights, and can be asked how it is", async () => {
+  const text = await read("Dockerfile");
+  const [, build = "", last = ""] = text.split(/^FROM /m);
+  expect(build).toContain("AS build");
+  const instruction = (name: string) => new RegExp(`^${name} (.+)$`, "m").exec(last)?.[1];
+  expect(instruction("USER")).toBe("node");
+  expect(JSON.parse(instruction("ENTRYPOINT") ?? "")).toEqual(["millrace"]);
+  expect(await commandOf(JSON.parse(instruction("CMD") ?? ""))).toBe("server");
+  expect(last).toMatch(/^HEALTHCHECK [\s\S]*\/healthz/m);
+  // What is copied is there, and nothing that is left out is needed.
+  const copied = [...text.matchAll(/^COPY (?!--from)(.+) \S+$/gm)].flatMap(
+    ([, paths]) => paths?.split(" ") ?? [],
+  );
+  const ignored = (await read(".dockerignore")).trim().split("\n");
+  expect(copied.filter((path) => ignored.includes(path))).toEqual([]);
+  for (const path of copied.filter((name) => name !== "src")) await read(path);
+  const versions = JSON.parse(await read("package.json")).devDependencies as Record<string, string>;
+  for (const [, name = "", version] of text.matchAll(/ ((?:@[\w-]+\/)?[\w-]+)@(\d[\w.-]+)/g))
+    expect(version, name).toBe(versions[name]);
+});
+
+it("the compose file runs servers with commands and settings that exist, on loopback", async () => {
+  const text = await read("compose.yaml");
+  const commands = [...text.matchAll(/build: \.\n +command: (\[.*\])$/gm)];
+  expect(commands.length).toBe(2);
+  for (const [, words = ""] of commands) expect(await commandOf(JSON.parse(words))).toBe("server");
+  expect(unknownVariables(text)).toEqual([]);
+  const ports = [...text.matchAll(/^ +- "([\d.:]+)"$/gm)].map(([, port]) => port);
+  expect(ports.length).toBe(2);
+  for (const port of ports) expect(port).toMatch(/^127\.0\.0\.1:/);
+  expect(text).toContain("sync_interval: always");
+});
+
+it("systemd takes the unit", async () => {
+  const path = fileURLToPath(new URL("deploy/millrace.service", root));
+  const text = await readFile(path, "utf8");
+  const start = /^ExecStart=\/usr\/bin\/env millrace (.+)$/m.exec(text)?.[1] ?? "";
+  expect(await commandOf(start.split(" "))).toBe("server");
+  expect(unknownVariables(text)).toEqual([]);
+  // Only where systemd is installed can it be asked.
+  const isThere = await promisify(execFile)("which", ["systemd-analyze"]).catch(() => null);
+  if (isThere === null) return;
+  const { stderr } = await promisify(execFile)("systemd-analyze", ["verify", path]);
+  expect(stderr).toBe("");
+});

@@ -1,0 +1,18 @@
+// A worker that runs isolated jobs until it is killed. It prints the process ids of its handlers.
+import { connect, defineJob, defineService } from "millrace";
+import { z } from "zod";
+
+const [, , url = "", module = ""] = process.argv;
+const contract = defineService("doomed", {
+  act: defineJob({ payload: z.looseObject({ act: z.string() }), isolate: true, concurrency: 3 }),
+});
+const service = await connect(contract, { url });
+service.jobs.act.handle({ module: new URL(module), warm: 2 });
+await service.start();
+for (const act of ["loop", "ignore"]) await service.jobs.act.create({ act }).orThrow();
+let told = 0;
+for await (const { event } of service.engine.tail(null, new AbortController().signal)) {
+  if (event.name !== "emitted") continue;
+  console.log(JSON.stringify(event.data));
+  if (++told === 2) break;
+}
