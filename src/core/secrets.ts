@@ -50,15 +50,17 @@ export function redactJob<Shown extends Hideable>(job: Shown): Shown {
   return result === undefined ? shown : { ...shown, result: redact(result, secret?.result) };
 }
 
-/** An event as people may see it. `secret` is what its job says of itself; its creation knows it, too. */
-export function redactEvent(event: JobEvent, secret: JobSecrets | undefined): JobEvent {
+/** An event as people may see it. */
+export function redactEvent(event: JobEvent): JobEvent {
   if (event.name === "created") {
-    const { payload, secret: own = secret } = event;
-    return own || isSealed(payload) ? { ...event, payload: redact(payload, own?.payload) } : event;
+    const { payload, secret } = event;
+    if (secret === undefined && !isSealed(payload)) return event;
+    return { ...event, payload: redact(payload, secret?.payload) };
   }
   if (event.name !== "completed" || event.result === undefined) return event;
-  if (secret === undefined && !isSealed(event.result)) return event;
-  return { ...event, result: redact(event.result, secret?.result) };
+  const { result, secret } = event;
+  if (secret === undefined && !isSealed(result)) return event;
+  return { ...event, result: redact(result, secret?.result) };
 }
 
 /** What is wrong with a pointer, as a sentence that goes on after its place, or `null`. */

@@ -10,7 +10,7 @@ import { type AnyHooks, hasEndHooks, outcomeHook } from "../contract/hooks.js";
 import type { JobEvent } from "../core/event.js";
 import { fold } from "../core/evolve.js";
 import { isEnded, type Job } from "../core/job.js";
-import type { FeedItem } from "../engine/engine.js";
+import type { FeedExtent, FeedItem } from "../engine/engine.js";
 import { FeedPlace } from "./feed-place.js";
 
 /** How many ends may have their hooks under way at once. */
@@ -37,6 +37,8 @@ export class EndHooks {
   readonly #underWay = new Map<string, Promise<void>>();
   #wakeUp: (() => void) | undefined;
   #abort: AbortController | undefined;
+  /** What allows it to follow the feed live, while it does. */
+  #mayGoOn: (() => boolean) | undefined;
   #following: Promise<void> = Promise.resolve();
   #callOffStore: (() => void) | undefined;
   #callOffRetry: (() => void) | undefined;
@@ -67,6 +69,7 @@ export class EndHooks {
     if (this.#types.size === 0) return;
     const abort = new AbortController();
     this.#abort = abort;
+    this.#mayGoOn = mayGoOn;
     const before = this.#following;
     this.#following = before.then(() => this.#follow(abort, mayGoOn));
   }
@@ -75,6 +78,7 @@ export class EndHooks {
   pause(): void {
     this.#abort?.abort();
     this.#abort = undefined;
+    this.#mayGoOn = undefined;
     this.#callOffStore?.();
     this.#callOffStore = undefined;
     this.#callOffRetry?.();
@@ -94,20 +98,20 @@ export class EndHooks {
     await this.#store();
   }
 
-  /**
-   * Calls the hooks of all that the feed holds now, for those who move time by hand. A feed that gives nothing for a
-   * turn of the event loop is at its end, as far as a store in memory goes.
-   */
+  /** Calls the hooks of all that the feed holds now, whoever leads, and stores the place. */
   async round(): Promise<void> {
     if (this.#types.size === 0) return;
-    if (this.#abort === undefined) this.start(() => true);
-    for (let taken = -1; taken !== this.#taken || this.#underWay.size > 0; ) {
-      taken = this.#taken;
-      await new Promise((resolve) => setImmediate(resolve));
-      await Promise.all(this.#underWay.values());
-    }
+    const mayGoOn = this.#mayGoOn;
+    this.pause();
+    await this.#following;
+    const abort = new AbortController();
+    this.#abort = abort;
+    this.#following = this.#follow(abort, () => true, "stored");
+    await this.#following;
+    await Promise.all(this.#underWay.values());
     this.#isAtEnd = true;
     await this.#store();
+    if (mayGoOn !== undefined) this.start(mayGoOn);
   }
 
   /** The time up to which all ends of a type have had their hooks called, so that their jobs may be removed. */
@@ -122,13 +126,17 @@ export class EndHooks {
     return Math.min(told, this.#place.oldestOpenAt) - lateMs;
   }
 
-  async #follow(abort: AbortController, mayGoOn: () => boolean): Promise<void> {
+  async #follow(
+    abort: AbortController,
+    mayGoOn: () => boolean,
+    extent: FeedExtent = "live",
+  ): Promise<void> {
     const { engine, clock, logger } = this.#runtime;
     this.#takenAt = clock.monotonic();
     this.#isAtEnd = false;
     try {
       const cursor = await this.#place.read();
-      for await (const item of engine.tail(cursor, abort.signal)) {
+      for await (const item of engine.tail(cursor, abort.signal, extent)) {
         if (abort.signal.aborted || !mayGoOn()) return;
         await this.#take(item);
       }

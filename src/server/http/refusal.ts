@@ -14,7 +14,10 @@ import {
   JobExists,
   JobNotEnqueued,
   JobNotFound,
+  SignatureInvalid,
+  SignatureRequired,
 } from "../../client/errors.js";
+import { DecryptionFailed } from "../../client/vault.js";
 import { InvalidDefinition } from "../../contract/errors.js";
 import { InvalidCursor, isStoreError, StoreBusy, type StoreError } from "../../engine/errors.js";
 
@@ -128,6 +131,16 @@ export function refusalOf(error: unknown): Refused | null {
     const parts = { reason: `blocker_${error.reason}`, field: "blockers" };
     return refused("dependency_failed", { ...parts, message, details });
   }
+  if (error instanceof SignatureRequired)
+    return refused("signature_required", {
+      reason: "signature_missing",
+      ...signatureField,
+      message,
+    });
+  if (error instanceof SignatureInvalid)
+    return refused("signature_invalid", { reason: "signature_wrong", ...signatureField, message });
+  if (error instanceof DecryptionFailed)
+    return refused("conflict", { reason: error.code, message });
   if (error instanceof CommandRefused) {
     const details = { command: error.command, state: error.state };
     return refused("conflict", { reason: "state_forbids", message, details });
@@ -141,6 +154,8 @@ export function refusalOf(error: unknown): Refused | null {
     return badArgument("manifest_invalid", message, "manifest");
   return null;
 }
+
+const signatureField = { field: "signature" } as const;
 
 function invalidPayload({ message, issues }: InvalidPayload): Refused {
   const field = `payload${issues[0]?.path ?? ""}`;
