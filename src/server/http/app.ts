@@ -12,6 +12,7 @@ import { RegExpRouter } from "hono/router/reg-exp-router";
 import { SmartRouter } from "hono/router/smart-router";
 import { TrieRouter } from "hono/router/trie-router";
 import type { z } from "zod";
+import type { ServedRequest } from "../../client/telemetry.js";
 import type { Backend } from "./backend.js";
 import type { Caller } from "./caller.js";
 import { callerOf, checkNeed, type OriginGuard } from "./guard.js";
@@ -84,14 +85,31 @@ export function createApp(options: AppOptions): App {
     if (served === undefined || found === undefined)
       return report(options, request, "unmatched", () => Promise.reject(unmatched(path, method)));
     const params = stash === undefined ? found : indexed(found as Record<string, number>, stash);
-    return report(options, request, served.route.path, (requestId) =>
-      serve(options, served, { request, params, requestId }),
-    );
+    const route = served.route.path;
+    const work = () =>
+      report(options, request, route, (requestId) =>
+        serve(options, served, { request, params, requestId }),
+      );
+    const recorder = options.backend.telemetry?.recorder() ?? null;
+    if (recorder === null) return work();
+    return recorder.serve(servedRequest(request), work, ({ status }) => ({ status, route }));
   };
   return {
     handle,
     fetch: async (request, peer = { address: "local" }) =>
       responseOf(await handle(incomingOf(request, peer))),
+  };
+}
+
+/** A request as telemetry is told of it, with the trace that it names. */
+function servedRequest(request: Incoming): ServedRequest {
+  const { method, path } = request;
+  const traceparent = request.header("traceparent");
+  const tracestate = request.header("tracestate");
+  return {
+    ...{ method, path },
+    ...(traceparent !== null && { traceparent }),
+    ...(tracestate !== null && { tracestate }),
   };
 }
 

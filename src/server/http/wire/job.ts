@@ -115,6 +115,18 @@ export const jobOut = z
     ),
     continuedBy: z.string().optional(),
     completedBy: z.string().nullable().optional(),
+    signature: z
+      .object({ createdAt: timeOut, expiresAt: timeOut.optional(), value: z.string() })
+      .optional(),
+    secret: z
+      .object({
+        payload: z.array(z.string()).optional(),
+        result: z.array(z.string()).optional(),
+      })
+      .optional()
+      .meta({
+        description: "The fields of payload and result that are not shown, as JSON Pointers.",
+      }),
   })
   .meta({ id: "Job" });
 
@@ -186,6 +198,7 @@ const timeNames: ReadonlySet<string> = new Set([
   "deadline",
   "heartbeatAt",
   "leaseUntil",
+  "expiresAt",
   "acknowledgedAt",
   "at",
   "since",
@@ -205,6 +218,7 @@ function withTimes(members: object): { [name: string]: unknown } {
 export function jobBody(job: JobSnapshot | JobDetails): unknown {
   const wired = withTimes(job);
   if (job.cancelRequest) wired.cancelRequest = withTimes(job.cancelRequest);
+  if (job.signature) wired.signature = withTimes(job.signature);
   return wired;
 }
 
@@ -222,6 +236,7 @@ export function logBody(entry: LogEntry): unknown {
 export function eventBody(event: JobEvent): unknown {
   const wired = withTimes(event);
   if (event.name === "logged") wired.entries = event.entries.map(logBody);
+  if (event.name === "created" && event.signature) wired.signature = withTimes(event.signature);
   return wired;
 }
 
