@@ -80,7 +80,8 @@ export function createApp(options: AppOptions): App {
   }
   const handle = (request: Incoming): Promise<Outgoing> => {
     const { method, path } = request;
-    const [matches, stash] = router.match(method, path);
+    // Who asks for the head alone is answered as by GET; nothing of the body is sent.
+    const [matches, stash] = router.match(method === "HEAD" ? "GET" : method, path);
     const [served, found] = matches[0] ?? [];
     if (served === undefined || found === undefined)
       return report(options, request, "unmatched", () => Promise.reject(unmatched(path, method)));

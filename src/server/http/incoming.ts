@@ -129,6 +129,8 @@ export function send(response: ServerResponse, { status, headers, content }: Out
     response.end();
     return;
   }
+  // Whoever waits for events learns at once that they are listened for.
+  response.flushHeaders();
   // The reader's pace is the stream's: what it has not taken is not made.
   const source = Readable.fromWeb(content as Parameters<typeof Readable.fromWeb>[0]);
   source.on("error", () => response.destroy());
