@@ -79,7 +79,7 @@ export function createApp(options: AppOptions): App {
   }
   const handle = (request: Incoming): Promise<Outgoing> => {
     const { method, path } = request;
-    const [matches, stash] = router.match(method, path);
+    const [matches, stash] = router.match(method === "HEAD" ? "GET" : method, path);
     const [served, found] = matches[0] ?? [];
     if (served === undefined || found === undefined)
       return report(options, request, "unmatched", () => Promise.reject(unmatched(path, method)));
@@ -221,6 +221,7 @@ async function report(
     refusal = refusalOf(error) ?? internal(error, backend, requestId);
     response = refusalResponse(refusal, request, requestId);
   }
+  if (request.method === "HEAD") response = headOf(response);
   const { status } = response;
   const durationMs = clock.monotonic() - startedAt;
   const { method } = request;
@@ -246,6 +247,12 @@ function outgoing(answer: Answer, requestId: string): Outgoing {
       ...headers,
     },
   };
+}
+
+/** The head of an answer. The head of a stream is one, too, and the stream itself goes to nobody. */
+function headOf({ status, headers, content }: Outgoing): Outgoing {
+  if (content instanceof ReadableStream) void content.cancel();
+  return { status, headers, content: null };
 }
 
 function refusalResponse(refusal: Refused, request: Incoming, requestId: string): Outgoing {

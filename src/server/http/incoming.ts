@@ -5,6 +5,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { Readable } from "node:stream";
 import type { TLSSocket } from "node:tls";
+import { badArgument } from "./refusal.js";
 
 /** What is known of who is at the other end. */
 export interface Peer {
@@ -112,7 +113,10 @@ export class SocketRequest implements Incoming {
         const whole = chunks.length === 1 && only ? only : Buffer.concat(chunks);
         resolve(whole.toString("utf8"));
       });
-      message.on("error", reject);
+      message.on("error", () => {
+        const text = "The connection ended before the whole body was there.";
+        reject(badArgument("body_incomplete", text));
+      });
     });
   }
 }
