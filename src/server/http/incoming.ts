@@ -133,6 +133,8 @@ export function send(response: ServerResponse, { status, headers, content }: Out
     response.end();
     return;
   }
+  // A stream may have nothing to say for long, and its reader is to know that it has begun.
+  response.flushHeaders();
   // The reader's pace is the stream's: what it has not taken is not made.
   const source = Readable.fromWeb(content as Parameters<typeof Readable.fromWeb>[0]);
   source.on("error", () => response.destroy());
