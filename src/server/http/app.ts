@@ -240,6 +240,7 @@ async function report(
     refusal = refusalOf(error) ?? internal(error, backend, requestId);
     response = refusalResponse(refusal, request, requestId);
   }
+  if (request.method === "HEAD") response = headOf(response);
   const { status } = response;
   const durationMs = clock.monotonic() - startedAt;
   const { method } = request;
@@ -265,6 +266,12 @@ function outgoing(answer: Answer, requestId: string): Outgoing {
       ...headers,
     },
   };
+}
+
+/** The head of an answer. The head of a stream is one, too, and the stream itself goes to nobody. */
+function headOf({ status, headers, content }: Outgoing): Outgoing {
+  if (content instanceof ReadableStream) void content.cancel();
+  return { status, headers, content: null };
 }
 
 function refusalResponse(refusal: Refused, request: Incoming, requestId: string): Outgoing {
