@@ -11,6 +11,7 @@ import type { JobEvent } from "../core/event.js";
 import { fold } from "../core/evolve.js";
 import { isEnded, type Job } from "../core/job.js";
 import type { FeedItem } from "../engine/engine.js";
+import { jobFields } from "../engine/logger.js";
 import { FeedPlace } from "./feed-place.js";
 
 /** How many ends may have their hooks under way at once. */
@@ -170,13 +171,13 @@ export class EndHooks {
   /** Never rejects: what cannot be called is told. */
   async #call(event: JobEvent): Promise<void> {
     const { logger } = this.#runtime;
+    const fields = jobFields({ ...event, id: event.jobId });
     try {
       const job = await this.#endedJob(event);
-      const fields = { jobId: event.jobId, type: event.type };
       if (job === null) logger.warn(fields, "A job was removed before its hooks were called.");
       else await this.#callAll(job, event);
     } catch (error) {
-      logger.error({ error, jobId: event.jobId }, "The hooks of an ended job could not be called.");
+      logger.error({ ...fields, error }, "The hooks of an ended job could not be called.");
     }
   }
 
