@@ -8,12 +8,19 @@
 // Define: job types, services, and what their options may be.
 
 export type { AcceptedContract, ContractStanding } from "./contract/acceptance.js";
-export { defineJob, defineService, type JobSpec, versions } from "./contract/define.js";
+export {
+  defineJob,
+  defineService,
+  type JobSpec,
+  type ServiceOptions,
+  versions,
+} from "./contract/define.js";
 export type {
   JobDefinition,
   JobEntries,
   JobEntry,
   JobVersions,
+  ScheduleDefinition,
   Schema,
   ServiceContract,
 } from "./contract/definition.js";
@@ -24,8 +31,16 @@ export {
   contractDiff,
 } from "./contract/diff.js";
 export { InvalidDefinition } from "./contract/errors.js";
+export type { Hook, HookJob, JobHooks } from "./contract/hooks.js";
 export type { IsolateOptions, IsolateSettings } from "./contract/isolate.js";
 export { type JobManifest, type Manifest, manifest } from "./contract/manifest.js";
+export {
+  type ScheduleInput,
+  type ScheduleOptions,
+  type ScheduleSpec,
+  scheduleFields,
+  schedulesMax,
+} from "./contract/schedules.js";
 export type { SchemaIssue } from "./contract/schema.js";
 export type {
   JobOptions,
@@ -56,8 +71,9 @@ export type {
   HandlerOf,
   IsolatedHandler,
   OutsideHandlerOf,
+  RouteHandler,
 } from "./service/inferred.js";
-export type { JobFace, JobVersionFace } from "./service/job-face.js";
+export type { HandleOptions, JobFace, JobVersionFace } from "./service/job-face.js";
 export type { AnyService, Handlers, Service, ServiceJobs } from "./service/service.js";
 
 // Create, wait and command. Expected failures are `Result` values with tagged errors.
@@ -82,6 +98,7 @@ export type {
 export { createManyMax } from "./client/create-refusals.js";
 export {
   CommandRefused,
+  DeliveryNotFound,
   IdempotencyConflict,
   InvalidBlocker,
   InvalidOption,
@@ -93,8 +110,14 @@ export {
   JobNotEnqueued,
   JobNotFound,
   MigrationNotAccepted,
+  ScheduleDeclared,
+  ScheduleExists,
+  ScheduleNotFound,
+  SignatureInvalid,
+  SignatureRequired,
   WaitAborted,
   WaitTimeout,
+  WebhookNotFound,
 } from "./client/errors.js";
 export type {
   CreateFailure,
@@ -104,9 +127,11 @@ export type {
   SubmitFailure,
 } from "./client/job-creator.js";
 export type { CancelOutcome, CommandFailure, JobRef, JobSnapshot } from "./client/job-ref.js";
-export type { Stored } from "./client/stored.js";
+export { type SigningOptions, signJob } from "./client/signing.js";
+export { generateSigningKeys, type SigningKeys } from "./client/signing-keys.js";
 export type { UntypedJobs, UntypedOptions } from "./client/untyped.js";
 export type { WaitFailure, WaitOptions } from "./client/wait.js";
+export type { Stored } from "./contract/stored.js";
 
 // Transactions of the caller's own database client.
 
@@ -156,13 +181,38 @@ export type {
   OutsideSteps,
   ProgramParts,
 } from "./worker/isolate/outside-handler.js";
+export {
+  chain,
+  InvalidMiddleware,
+  type Middleware,
+  type MiddlewareContext,
+  type Next,
+} from "./worker/middleware.js";
+export { logging, type TryOutcome, type TryTiming, timing } from "./worker/observe.js";
 export { type Completed, type HandlerOutcome, skip, snooze, terminate } from "./worker/outcome.js";
+export { type RateLimitOptions, rateLimit } from "./worker/rate-limit.js";
+export { NoHandler, type RouteOptions } from "./worker/route.js";
+export { limitByTag, type TagLimits } from "./worker/tag-limit.js";
 
 // Read and operate.
 
 export type { PresentType, WorkerPresence, WorkerRow } from "./client/presence.js";
 export type { Keys, QueueChange, Queues } from "./client/queues.js";
 export type { JobDetails, KeyAsk, PageAsk, ReadFilter, Reads } from "./client/reads.js";
+export type { CreateScheduleFailure, Schedule, Schedules } from "./client/schedules.js";
+export type { SkipReason } from "./client/stored-schedule.js";
+export type { DeliveryAnswer } from "./client/webhooks/deliverer.js";
+export {
+  type WebhookChange,
+  type WebhookInput,
+  webhookFields,
+} from "./client/webhooks/options.js";
+export {
+  type DisabledReason,
+  type WebhookDelivery,
+  webhooksMax,
+} from "./client/webhooks/stored-webhook.js";
+export type { Webhook, Webhooks, WebhookWithSecret } from "./client/webhooks/webhooks.js";
 export type {
   BlockerRow,
   ChainRow,
@@ -178,16 +228,20 @@ export type { QueueSettings } from "./engine/record.js";
 
 // The model: jobs, their events, and why they do not run.
 
+export { type CloudEvent, cloudEvent, eventNames } from "./core/cloud-event.js";
 export type { EventName, EventOf, JobEvent } from "./core/event.js";
 export {
   type Actor,
   type Blocker,
   type EndedState,
   endedStates,
+  type HookName,
   isEnded,
   type Job,
   type JobContext,
   type JobError,
+  type JobSecrets,
+  type JobSignature,
   type JobState,
   jobStates,
   type LogEntry,
@@ -196,11 +250,13 @@ export {
   type WhenFull,
 } from "./core/job.js";
 export type { Json } from "./core/json.js";
+export type { CatchUp, Overlap, ScheduleTiming } from "./core/schedule.js";
 export type { OpenBlocker, Why } from "./core/why.js";
 
 // The store, and what a service may be given in place of the system's own.
 
 export type { IdSource } from "./client/ids.js";
+export type { WebhookSettings } from "./client/runtime.js";
 export type { Capabilities } from "./engine/capabilities.js";
 export type { Clock } from "./engine/clock.js";
 export type { Engine, FeedItem } from "./engine/engine.js";

@@ -6,6 +6,7 @@ import { type BoundJob, boundJobs, type ServiceContract } from "../contract/defi
 import { OnItsWay } from "./on-its-way.js";
 import type { Runtime } from "./runtime.js";
 import { type ActiveTrace, noTrace } from "./trace.js";
+import { UnnamedLanes } from "./unnamed-lanes.js";
 import { Waiters } from "./waiters.js";
 
 /** The bundle behind refs, creates and reads. */
@@ -14,6 +15,7 @@ export interface Client {
   readonly waiters: Waiters;
   readonly activeTrace: ActiveTrace;
   readonly onItsWay: OnItsWay;
+  readonly unnamedLanes: UnnamedLanes;
   /** A type of the contract at a version, if the contract names it. */
   boundJob(type: string, version: number): BoundJob | undefined;
   /** A type of the contract at its current version, if the contract names it. */
@@ -35,6 +37,7 @@ export function createClient(
     waiters: new Waiters(runtime),
     activeTrace,
     onItsWay: new OnItsWay(runtime.clock),
+    unnamedLanes: new UnnamedLanes(runtime),
     boundJob: (type, version) => bound.get(`${type}@${version}`),
     currentJob: (type) => current.get(type),
   };

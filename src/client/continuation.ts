@@ -19,7 +19,7 @@ import {
 /** What a continuation may say of the next job. Its id follows from the job that it continues. */
 export type ContinuationOptions<Blockers extends BlockerInputs = BlockerInputs> = Omit<
   CreateOptions<Blockers>,
-  "id" | "idempotencyKey"
+  "id" | "idempotencyKey" | "signature"
 >;
 
 /** The wish to continue a chain; made by `continueWith`, and given back by whoever completes the job. */
@@ -68,7 +68,7 @@ export function prepareContinuation(
       { service, type, queue, schema, settings },
       value,
       { ...options, id, context: { ...inherited, ...options.context } },
-      chainOf(job),
+      { chainId: chainOf(job) },
     );
   };
   const checked = validate(schema, payload);

@@ -93,9 +93,10 @@ export class ContractState {
    * Takes up this process's contract when it starts: the first one and updates are stored, an earlier one is left
    * as it is, and a migration is stored only under the name that the caller gives. Otherwise it throws
    * `MigrationNotAccepted`. Safe when many processes start at once. `service.start` does it.
+   * Gives whether this process's own contract is the accepted one now.
    */
-  async takeUp(acceptMigration: string | undefined): Promise<void> {
-    await this.#write((standing, accepted) => {
+  async takeUp(acceptMigration: string | undefined): Promise<boolean> {
+    const now = await this.#write((standing, accepted) => {
       switch (standing.standing) {
         case "first":
         case "update":
@@ -113,6 +114,7 @@ export class ContractState {
           throw notAccepted(this.#runtime.service, standing);
       }
     });
+    return now?.manifest.signature === this.#own().signature;
   }
 
   /** Writes the own contract if `mayWrite` says so of how it stands; gives what is accepted then, if it can be read. */

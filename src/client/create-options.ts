@@ -2,7 +2,7 @@
  * The options of a create, and the checks that refuse one that cannot be used.
  */
 import { maxTriesLimit } from "../contract/validate.js";
-import type { JobContext } from "../core/job.js";
+import type { JobContext, JobSignature } from "../core/job.js";
 import { nameProblem } from "../core/names.js";
 import { priorityMax, priorityMin } from "../core/order.js";
 import { delayMaxMs } from "../core/retry.js";
@@ -18,6 +18,7 @@ import {
   timeProblem,
   whole,
 } from "./option-checks.js";
+import { signatureProblem } from "./signing.js";
 import type { BetterSqliteClient } from "./transactions/better-sqlite.js";
 import type { TransactionClient } from "./transactions/transaction-client.js";
 
@@ -55,6 +56,8 @@ export interface CreateOptions<Blockers extends BlockerInputs = readonly Blocker
   readonly tags?: readonly string[];
   /** The request and trace that the job belongs to; the active OpenTelemetry span's by default. */
   readonly context?: Partial<JobContext>;
+  /** The signature of a job that was signed elsewhere; goes with the `id` that it was signed for. */
+  readonly signature?: JobSignature;
   /** The caller's own transaction: the job is there when it commits, and never was when it rolls back. */
   readonly tx?: TransactionClient;
 }
@@ -91,11 +94,12 @@ export const createChecks: { readonly [Name in keyof CreateOptions]-?: OptionChe
   blockers: blockersProblem,
   tags: tagsProblem,
   context: contextProblem,
+  signature: signatureProblem,
   // Recognised where it is used.
   tx: () => null,
 };
 
-const { id: _id, idempotencyKey: _key, ...restChecks } = createChecks;
+const { id: _id, idempotencyKey: _key, signature: _signature, ...restChecks } = createChecks;
 
 /** The options of a continuation: its id is derived, which makes it repeatable already. */
 export const continuationChecks: OptionChecks = restChecks;
@@ -108,6 +112,10 @@ export function createProblem(
 ): InvalidOption | null {
   const problem = optionsProblem(call, options, checks, laterOptions);
   if (problem !== null) return problem;
+  if (options.signature !== undefined && options.id === undefined) {
+    const message = "A signature is of one job; give the id that it was signed for, too.";
+    return new InvalidOption({ field: "id", message });
+  }
   if (options.delayMs === undefined || options.runAt === undefined) return null;
   const message = "runAt and delayMs exclude each other; give one of them.";
   return new InvalidOption({ field: "runAt", message });

@@ -60,6 +60,18 @@ export class InvalidBlocker extends TaggedError("InvalidBlocker")<{
   readonly reason: "missing" | "cycle";
 }> {}
 
+/** Jobs must be signed here, and the process that creates this one has no private key. */
+export class SignatureRequired extends TaggedError("SignatureRequired")<{
+  readonly message: string;
+  readonly id: string;
+}> {}
+
+/** The signature that was given with a job is not one of its own by a key that counts, or has expired. */
+export class SignatureInvalid extends TaggedError("SignatureInvalid")<{
+  readonly message: string;
+  readonly id: string;
+}> {}
+
 /** There is no job with that id. */
 export class JobNotFound extends TaggedError("JobNotFound")<{
   readonly message: string;
@@ -116,6 +128,36 @@ export class MigrationNotAccepted extends TaggedError("MigrationNotAccepted")<{
   readonly migration: string;
   /** Everything that changed, updates among it. */
   readonly changes: readonly ContractChange[];
+}> {}
+
+/** A schedule of that name exists. */
+export class ScheduleExists extends TaggedError("ScheduleExists")<{
+  readonly message: string;
+  readonly schedule: string;
+}> {}
+
+/** There is no schedule of that name. */
+export class ScheduleNotFound extends TaggedError("ScheduleNotFound")<{
+  readonly message: string;
+  readonly schedule: string;
+}> {}
+
+/** The contract declares the schedule, and would make it again. */
+export class ScheduleDeclared extends TaggedError("ScheduleDeclared")<{
+  readonly message: string;
+  readonly schedule: string;
+}> {}
+
+/** There is no webhook with that id. */
+export class WebhookNotFound extends TaggedError("WebhookNotFound")<{
+  readonly message: string;
+  readonly id: string;
+}> {}
+
+/** The event is not among the last deliveries of a webhook, or its job was removed. */
+export class DeliveryNotFound extends TaggedError("DeliveryNotFound")<{
+  readonly message: string;
+  readonly eventId: string;
 }> {}
 
 /** The error of a chain that does not exist. */

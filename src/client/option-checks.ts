@@ -113,7 +113,16 @@ export function signalProblem(value: unknown): string | null {
   return good ? null : "It must be an AbortSignal, such as the signal of an AbortController.";
 }
 
-/** Takes cursors, which are positions in decimal digits. */
+/** Takes cursors of the feed, each as its store gives them. */
+export function feedCursorProblem(value: unknown): string | null {
+  const good = typeof value === "string" && feedCursorPattern.test(value);
+  return good ? null : "It must be a cursor as an earlier answer gave it.";
+}
+
+/** What the cursors of all feeds are made of: positions, and snapshots of PostgreSQL. */
+export const feedCursorPattern = /^[0-9:,/]{1,4000}$/;
+
+/** Takes cursors of lists, which are positions in decimal digits. */
 export function cursorProblem(value: unknown): string | null {
   const good =
     typeof value === "string" && /^\d{1,16}$/.test(value) && Number.isSafeInteger(Number(value));

@@ -14,7 +14,13 @@ import { recordId } from "../engine/record.js";
 import { type BlockerInputs, blockersOf, ownBlocker } from "./blockers.js";
 import type { Client } from "./client.js";
 import { type CreateOptions, createProblem, idempotencyWindowMs } from "./create-options.js";
-import { type InvalidBlocker, InvalidOption, InvalidPayload } from "./errors.js";
+import {
+  type InvalidBlocker,
+  InvalidOption,
+  InvalidPayload,
+  SignatureInvalid,
+  SignatureRequired,
+} from "./errors.js";
 import { timeMs } from "./option-checks.js";
 import { actorOf } from "./runtime.js";
 import { contextOf } from "./trace.js";
@@ -46,7 +52,12 @@ export interface PreparedCreate {
 }
 
 /** What keeps a create from being prepared. */
-export type PrepareFailure = InvalidPayload | InvalidOption | InvalidBlocker;
+export type PrepareFailure =
+  | InvalidPayload
+  | InvalidOption
+  | InvalidBlocker
+  | SignatureRequired
+  | SignatureInvalid;
 
 /** The options of a create, with blockers in either form. */
 type AnyCreateOptions = CreateOptions<BlockerInputs>;
@@ -56,13 +67,24 @@ type Writable<T> = { -readonly [Name in keyof T]: T[Name] };
 
 const noOptions: AnyCreateOptions = {};
 
-/** Prepares the create of a payload that its schema has accepted, in a chain if one is named. */
+/** What a create is given by whoever makes it on behalf of something else. */
+export interface CreateOrigin {
+  /** The chain that it goes on. */
+  readonly chainId?: string;
+  /** When it counts as decided; now by default. */
+  readonly at?: number;
+  readonly actor?: Actor;
+}
+
+const noOrigin: CreateOrigin = {};
+
+/** Prepares the create of a payload that its schema has accepted. */
 export function prepareCreate(
   client: Client,
   target: CreateTarget,
   value: unknown,
   options: AnyCreateOptions = noOptions,
-  chainId?: string,
+  origin: CreateOrigin = noOrigin,
 ): PreparedCreate | PrepareFailure {
   const problem = options === noOptions ? null : createProblem(options);
   if (problem !== null) return problem;
@@ -71,7 +93,7 @@ export function prepareCreate(
   const key = keyPolicy(target, payload.json);
   if (key instanceof InvalidPayload) return key;
   const { ids, engine } = client.runtime;
-  const now = engine.now();
+  const { chainId, at: now = engine.now(), actor = actorOf(client.runtime) } = origin;
   const id = options.id ?? ids.jobId();
   const context = contextOf(id, options.context, client.activeTrace, ids);
   if (context === null) {
@@ -82,7 +104,7 @@ export function prepareCreate(
   const command = createCommand(target, options, now, {
     id,
     eventId: ids.eventId(),
-    actor: actorOf(client.runtime),
+    actor,
     context,
     payload: payload.json,
   });
@@ -93,6 +115,8 @@ export function prepareCreate(
   if (idempotency !== null) command.idempotencyKey = idempotency.key;
   const problemOfBlockers = addBlockers(command, target, options);
   if (problemOfBlockers !== null) return problemOfBlockers;
+  const problemOfSignature = addSignature(command, client, options, now);
+  if (problemOfSignature !== null) return problemOfSignature;
   const decision = decide(null, command, now);
   if (!decision.ok || decision.event.name !== "created")
     throw new Error("A create was not decided as one.");
@@ -110,6 +134,21 @@ function addBlockers(
   if (blockers instanceof InvalidOption) return blockers;
   command.blockers = blockers;
   return ownBlocker(blockers, command);
+}
+
+/** Signs where there are keys, and passes on what was signed elsewhere. */
+function addSignature(
+  command: Writable<CreateCommand>,
+  { runtime: { signing } }: Client,
+  { signature: given }: AnyCreateOptions,
+  now: number,
+): SignatureRequired | SignatureInvalid | null {
+  if (signing === undefined && given === undefined) return null;
+  const signature = signing === undefined ? given : signing.signatureOf(command, given, now);
+  if (signature instanceof SignatureRequired || signature instanceof SignatureInvalid)
+    return signature;
+  if (signature) command.signature = signature;
+  return null;
 }
 
 interface CreateParts {

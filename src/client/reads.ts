@@ -22,6 +22,7 @@ import { JobRef } from "./job-ref.js";
 import { keepAlive } from "./keep-alive.js";
 import {
   cursorProblem,
+  feedCursorProblem,
   type OptionCheck,
   type OptionChecks,
   optionProblem,
@@ -151,7 +152,7 @@ export class Reads {
   tail(signal: AbortSignal, cursor: string | null = null): AsyncIterable<FeedItem> {
     const problem =
       optionProblem("signal", signal, signalProblem) ??
-      (cursor === null ? null : optionProblem("cursor", cursor, cursorProblem));
+      (cursor === null ? null : optionProblem("cursor", cursor, feedCursorProblem));
     if (problem !== null) throw problem;
     return this.#tail(signal, cursor);
   }

@@ -7,7 +7,14 @@ import type { Engine } from "../engine/engine.js";
 import type { Logger } from "../engine/logger.js";
 import type { Outbox } from "../engine/outbox.js";
 import type { IdSource } from "./ids.js";
+import type { Signing } from "./signing.js";
 import type { Telemetry } from "./telemetry.js";
+
+/** What a process does about webhooks. */
+export interface WebhookSettings {
+  /** Networks that webhooks may be sent to although they are not public, such as `["10.1.0.0/16"]`; none by default. */
+  readonly allowAddresses?: readonly string[];
+}
 
 /** What every part of a running service shares. */
 export interface Runtime {
@@ -22,8 +29,12 @@ export interface Runtime {
   readonly actor?: Actor;
   /** Who is told of creates, claims, tries and settlements; nobody by default. */
   readonly telemetry?: Telemetry;
+  /** Where webhooks may be sent to. */
+  readonly webhooks?: WebhookSettings;
   /** Where creates in transactions of the caller's go, when the store cannot take part in them. */
   readonly outbox?: Outbox;
+  /** The keys that jobs are signed and checked with. */
+  readonly signing?: Signing;
 }
 
 /** Who creates and commands jobs through a runtime. */

@@ -2,12 +2,12 @@
  * Creating jobs by the name of their type: of types that no contract names, with any JSON as the payload,
  * and of the contract's own, whose schema is then applied.
  */
-import type { Result } from "better-result";
+import { Result } from "better-result";
 import { definitionsOf, queueOf, type ServiceContract } from "../contract/definition.js";
 import { resolveSettings } from "../contract/settings.js";
 import type { Json } from "../core/json.js";
 import { nameProblem } from "../core/names.js";
-import { type AsyncResult, refusal } from "./async-result.js";
+import { type AsyncResult, attempt, refusal } from "./async-result.js";
 import type { Client } from "./client.js";
 import type { InsideFailure } from "./create-inside.js";
 import type { CreateOptions } from "./create-options.js";
@@ -99,47 +99,56 @@ export class UntypedJobs {
     const problem = objectProblem(call, options);
     if (problem !== null) return refusal<Value, Failure | InvalidOption>(problem);
     const { version, queue, chain = false, ...rest } = options;
-    const target = this.#target(type, version, queue);
+    const target = targetOf(this.#contract, type, version, queue);
     if (target instanceof InvalidOption) return refusal<Value, Failure | InvalidOption>(target);
-    const creator = new JobCreator<Json, Json, Json | undefined>(
+    const creator: UntypedCreator = new JobCreator(
       this.#client,
       chain ? { ...target, startsChain: true } : target,
     );
-    return use(creator, rest);
-  }
-
-  #target(
-    type: string,
-    version: number | undefined,
-    queue: string | undefined,
-  ): CreateTarget | InvalidOption {
-    const service = this.#contract.name;
-    const entry = Object.hasOwn(this.#contract.jobs, type) ? this.#contract.jobs[type] : undefined;
-    if (entry === undefined) return unnamedTarget(service, type, version, queue);
-    const definition = definitionsOf(entry).findLast(
-      ({ settings }) => (version ?? settings.version) === settings.version,
-    );
-    if (definition === undefined) {
-      return new InvalidOption({
-        field: "version",
-        message: `${type} has no version ${version} in the contract.`,
-      });
-    }
-    if (queue !== undefined && queue !== queueOf(type, definition)) {
-      const message = `The contract puts ${type} in the queue ${queueOf(type, definition)}; leave the queue out.`;
-      return new InvalidOption({ field: "queue", message });
-    }
-    return {
-      service,
-      type,
-      queue: queueOf(type, definition),
-      schema: definition.payload,
-      settings: definition.settings,
-    };
+    const { unnamedLanes } = this.#client;
+    const lane = { type, queue: target.queue, version: target.settings.version };
+    if (target.schema !== null || unnamedLanes.has(lane)) return use(creator, rest);
+    return attempt<Value, Failure | InvalidOption>(async () => {
+      const refused = await unnamedLanes.record(lane);
+      return refused === null ? use(creator, rest) : Result.err(refused);
+    }) as AsyncResult<Value, Failure | InvalidOption>;
   }
 }
 
-function unnamedTarget(
+/** The target of a create by name: the contract's own type, or one that no contract names. */
+export function targetOf(
+  contract: ServiceContract,
+  type: string,
+  version: number | undefined,
+  queue: string | undefined,
+): CreateTarget | InvalidOption {
+  const { name: service, jobs } = contract;
+  const entry = Object.hasOwn(jobs, type) ? jobs[type] : undefined;
+  if (entry === undefined) return unnamedTarget(service, type, version, queue);
+  const definition = definitionsOf(entry).findLast(
+    ({ settings }) => (version ?? settings.version) === settings.version,
+  );
+  if (definition === undefined) {
+    return new InvalidOption({
+      field: "version",
+      message: `${type} has no version ${version} in the contract.`,
+    });
+  }
+  if (queue !== undefined && queue !== queueOf(type, definition)) {
+    const message = `The contract puts ${type} in the queue ${queueOf(type, definition)}; leave the queue out.`;
+    return new InvalidOption({ field: "queue", message });
+  }
+  return {
+    service,
+    type,
+    queue: queueOf(type, definition),
+    schema: definition.payload,
+    settings: definition.settings,
+  };
+}
+
+/** The target of a create of a type that no contract names, with the settings of every type. */
+export function unnamedTarget(
   service: string,
   type: string,
   version = 1,

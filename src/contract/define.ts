@@ -9,9 +9,12 @@
  *   }),
  * });
  */
+import type { StandardSchemaV1 } from "@standard-schema/spec";
+import type { Json } from "../core/json.js";
 import { nameProblem } from "../core/names.js";
 import {
   boundJobs,
+  definitionsOf,
   type JobDefinition,
   type JobEntries,
   type JobVersions,
@@ -21,8 +24,16 @@ import {
   type ServiceContract,
 } from "./definition.js";
 import { InvalidDefinition } from "./errors.js";
+import type { JobHooks } from "./hooks.js";
+import {
+  resolveSchedule,
+  type ScheduleInput,
+  type ScheduleSpec,
+  schedulesMax,
+} from "./schedules.js";
 import { type JobOptions, resolveSettings } from "./settings.js";
-import { checkJobOptions, fail } from "./validate.js";
+import type { Stored } from "./stored.js";
+import { checkJobOptions, checkMembers, fail } from "./validate.js";
 
 /** What `defineJob` takes: the schemas, and every option of a job type. */
 export interface JobSpec<
@@ -50,7 +61,22 @@ export interface JobSpec<
    * Creates must name them, and the handler finds their results under `job.blockers`.
    */
   readonly blockers?: Blockers;
+  /**
+   * What is called around a job. A hook that throws is recorded in the job's history and never changes the outcome.
+   *
+   * @example
+   * hooks: { onFail: (job) => page(`${job.id}: ${job.error?.message}`) }
+   */
+  readonly hooks?: JobHooks<
+    Stored<StandardSchemaV1.InferOutput<NoInfer<Payload>>>,
+    ResultOf<NoInfer<Result>>
+  >;
 }
+
+/** The result that hooks see. */
+type ResultOf<Result> = Result extends Schema
+  ? Stored<StandardSchemaV1.InferOutput<Result>> | undefined
+  : Json | undefined;
 
 /** As `NoInfer`, for an object whose members are looked at one by one, which the compiler cannot do through `NoInfer`. */
 type Given<Types extends NamedTypes> = [Types] extends [infer Same extends NamedTypes]
@@ -75,7 +101,7 @@ export function defineJob<
   Given<Blockers>
 > {
   checkJobOptions(spec);
-  const { payload, result, ...options } = spec;
+  const { payload, result, hooks, ...options } = spec;
   // Every setting is as the options say; only the compiler cannot follow the version and the names through.
   const settings = resolveSettings(options) as JobDefinition<
     Payload,
@@ -84,7 +110,7 @@ export function defineJob<
     Continuations,
     Given<Blockers>
   >["settings"];
-  return { kind: "job", payload, result: result as Result, settings };
+  return { kind: "job", payload, result: result as Result, settings, ...(hooks && { hooks }) };
 }
 
 /**
@@ -107,10 +133,20 @@ export function versions<const Definitions extends readonly [JobDefinition, ...J
   return { kind: "versions", definitions };
 }
 
-/** Defines a service and its job types. Throws `InvalidDefinition` for a name or a limit that cannot work. */
+/** What a service has besides its job types. */
+export interface ServiceOptions<Entries extends JobEntries> {
+  /** What it starts by itself: schedules by name, which `start` makes, changes and removes as they are listed here. */
+  readonly schedules?: { readonly [name: string]: ScheduleSpec<Entries> };
+}
+
+/**
+ * Defines a service, its job types, and what it starts by itself. Throws `InvalidDefinition` for a name or a limit that
+ * cannot work.
+ */
 export function defineService<const Entries extends JobEntries>(
   name: string,
   jobs: Entries,
+  options: ServiceOptions<NoInfer<Entries>> = {},
 ): ServiceContract<Entries> {
   checkName("name", nameProblem("service", name));
   if (typeof jobs !== "object" || jobs === null || Array.isArray(jobs))
@@ -120,8 +156,33 @@ export function defineService<const Entries extends JobEntries>(
     if (!isKind(entry, "job") && !isKind(entry, "versions"))
       fail(`jobs.${type}`, "must come from defineJob or versions");
   }
+  checkMembers("", options, { schedules: () => null });
   checkRelatives({ kind: "service", name, jobs });
-  return withSharedLimits({ kind: "service", name, jobs });
+  const contract = withSharedLimits({ kind: "service", name, jobs });
+  const { schedules } = options;
+  return schedules === undefined ? contract : { ...contract, schedules: declared(jobs, schedules) };
+}
+
+function declared(
+  jobs: JobEntries,
+  schedules: NonNullable<ServiceOptions<JobEntries>["schedules"]>,
+): NonNullable<ServiceContract["schedules"]> {
+  const definitions = Object.entries(schedules).map(([name, spec]) => {
+    const place = `schedules.${name}`;
+    checkName(place, nameProblem("schedule", name));
+    const definition = resolveSchedule(spec as ScheduleInput, place);
+    const entry = Object.hasOwn(jobs, definition.type) ? jobs[definition.type] : undefined;
+    const { type, version } = definition;
+    if (entry === undefined)
+      fail(`${place}.type`, `is ${type}; use ${Object.keys(jobs).join(", ")}`);
+    const known = definitionsOf(entry).map(({ settings }) => settings.version);
+    if (version !== undefined && !known.includes(version))
+      fail(`${place}.version`, `is ${version}; ${type} has ${known.join(", ")}`);
+    return [name, definition] as const;
+  });
+  if (definitions.length > schedulesMax)
+    fail("schedules", `are ${definitions.length}; at most ${schedulesMax} are allowed`);
+  return Object.fromEntries(definitions);
 }
 
 /** Chains and named blockers stay within their service, so that every one is of its job types. */

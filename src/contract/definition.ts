@@ -2,6 +2,8 @@
  * The shape of a contract: a service and the job types that it names, with their schemas and settings.
  */
 import type { StandardSchemaV1 } from "@standard-schema/spec";
+import type { CatchUp, Overlap, ScheduleTiming } from "../core/schedule.js";
+import type { AnyHooks } from "./hooks.js";
 import type { JobSettings } from "./settings.js";
 
 /** A schema of any library that speaks Standard Schema. */
@@ -23,6 +25,7 @@ export interface JobDefinition<
     readonly continuations: readonly Continuations[];
     readonly blockers?: Blockers;
   };
+  readonly hooks?: AnyHooks;
 }
 
 /** Job types of a service under names of their own. */
@@ -47,6 +50,29 @@ export interface ServiceContract<Entries extends JobEntries = JobEntries> {
   readonly kind: "service";
   readonly name: string;
   readonly jobs: Entries;
+  /** What the service starts by itself, by name. */
+  readonly schedules?: { readonly [name: string]: ScheduleDefinition };
+}
+
+/** A schedule with its defaults filled in. Its payload has not met its schema yet. */
+export interface ScheduleDefinition {
+  readonly timing: Exclude<ScheduleTiming, { readonly kind: "every" }> | EveryTiming;
+  readonly type: string;
+  readonly version?: number;
+  readonly payload: unknown;
+  readonly priority?: number;
+  readonly deadlineMs?: number;
+  readonly enabled?: boolean;
+  readonly catchUp: CatchUp;
+  readonly catchUpMax: number;
+  readonly overlap: Overlap;
+  readonly tags: readonly string[];
+}
+
+/** An interval before it is known when it begins. */
+interface EveryTiming {
+  readonly kind: "every";
+  readonly everyMs: number;
 }
 
 /** One version of a type with its name and its queue. */

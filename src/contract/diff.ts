@@ -119,8 +119,24 @@ export function contractDiff(before: Manifest, after: Manifest): ContractDiff {
     changes.push(...(next === undefined ? [removed(name, job)] : jobChanges(name, job, next)));
   }
   for (const [name, job] of has) if (!had.has(name)) changes.push(added(name, job));
+  changes.push(...scheduleChanges(before, after));
   const unseen = [...has].flatMap(([name, job]) => unseenSchemas(name, had.get(name), job));
   return { changes, migration: migrationName(changes), unseen };
+}
+
+/** Schedules start new work only, so that a change of them hurts none that waits. */
+function scheduleChanges(
+  { schedules: had = {} }: Manifest,
+  { schedules: has = {} }: Manifest,
+): readonly ContractChange[] {
+  const names = [...new Set([...Object.keys(had), ...Object.keys(has)])];
+  return names.flatMap((name) => {
+    const [before = null, after = null] = [had[name], has[name]];
+    if (canonicalJson(before) === canonicalJson(after)) return [];
+    const what = before === null ? "is new" : after === null ? "is gone" : "has changed";
+    const sentence = `The schedule ${name} ${what}.`;
+    return [{ path: `schedules.${name}`, before, after, kind: "update", sentence }];
+  });
 }
 
 function byName({ jobs }: Manifest): ReadonlyMap<string, JobManifest> {

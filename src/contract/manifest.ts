@@ -5,7 +5,6 @@
 import { canonicalHash, type Json } from "../core/json.js";
 import { type BoundJob, boundJobs, type ServiceContract } from "./definition.js";
 import { jsonSchemaOf } from "./schema.js";
-import type { JobSettings } from "./settings.js";
 
 /** The version of the manifest's own shape. */
 export const manifestVersion = 1;
@@ -29,6 +28,8 @@ export interface Manifest {
   readonly service: string;
   /** By type, then by version. */
   readonly jobs: readonly JobManifest[];
+  /** What the service starts by itself, by name; left out where there is nothing. */
+  readonly schedules?: { readonly [name: string]: Json };
   /** The hash of everything above: equal for equal contracts. */
   readonly signature: string;
 }
@@ -36,7 +37,13 @@ export interface Manifest {
 /** Writes the manifest of a contract. */
 export function manifest(contract: ServiceContract): Manifest {
   const jobs = boundJobs(contract).map(jobManifest).sort(byTypeAndVersion);
-  const content = { manifest: manifestVersion, service: contract.name, jobs };
+  const { schedules } = contract;
+  const content = {
+    manifest: manifestVersion,
+    service: contract.name,
+    jobs,
+    ...(schedules === undefined ? null : { schedules: plainJson(schedules) }),
+  };
   return { ...content, signature: canonicalHash(content) };
 }
 
@@ -48,12 +55,12 @@ function jobManifest({ type, queue, definition }: BoundJob): JobManifest {
     payload: jsonSchemaOf(definition.payload, "input"),
     result: definition.result === undefined ? null : jsonSchemaOf(definition.result, "output"),
     hasResult: definition.result !== undefined,
-    settings: settingsJson(definition.settings),
+    settings: plainJson(definition.settings),
   };
 }
 
 /** Settings as JSON: a function of one's own becomes `"custom"`, and what is kept for good `"forever"`. */
-function settingsJson(settings: JobSettings): { readonly [name: string]: Json } {
+function plainJson(settings: object): { readonly [name: string]: Json } {
   const text = JSON.stringify(settings, (_, value: unknown) => {
     if (typeof value === "function") return "custom";
     return value === Number.POSITIVE_INFINITY ? "forever" : value;

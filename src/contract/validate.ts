@@ -7,6 +7,7 @@ import { nameProblem } from "../core/names.js";
 import { priorityMax, priorityMin } from "../core/order.js";
 import { backoffProblem, delayMaxMs } from "../core/retry.js";
 import { InvalidDefinition } from "./errors.js";
+import { hookNames } from "./hooks.js";
 import { cpuSecondsLimit, memoryMbRange, outputBytesLimit } from "./isolate.js";
 import { isSchema } from "./schema.js";
 import { type JobOptions, jobDefaults } from "./settings.js";
@@ -23,7 +24,8 @@ const activeLimit = 1_000_000;
 /** Says what is wrong with an option, as a sentence that goes on after its name, or `null`. */
 type Check = (value: unknown) => string | null;
 
-type Checks = { readonly [option: string]: Check };
+/** The options that something has, each with its check. */
+export type Checks = { readonly [option: string]: Check };
 
 const jobChecks: Checks = {
   payload: schemaCheck,
@@ -45,6 +47,7 @@ const jobChecks: Checks = {
   continuations: namesCheck,
   blockers: blockersCheck,
   isolate: () => null,
+  hooks: () => null,
 };
 
 const retryChecks: Checks = {
@@ -80,19 +83,15 @@ const isolateChecks: Checks = {
 
 const retentionChecks: Checks = Object.fromEntries(endedStates.map((state) => [state, keptMs]));
 
+const hookChecks: Checks = Object.fromEntries(hookNames.map((name) => [name, functionCheck]));
+
 /** Options that later versions will know. */
-const laterOptions: ReadonlySet<string> = new Set([
-  "hooks",
-  "onStart",
-  "onSuccess",
-  "onFail",
-  "onEnd",
-  "sign",
-  "secret",
-]);
+const laterOptions: ReadonlySet<string> = new Set(["sign", "secret"]);
 
 /** Throws `InvalidDefinition` for the first option that cannot work. */
-export function checkJobOptions(options: JobOptions & { readonly payload: unknown }): void {
+export function checkJobOptions(
+  options: JobOptions & { readonly payload: unknown; readonly hooks?: object },
+): void {
   checkMembers("", options, jobChecks);
   if (options.payload === undefined)
     fail("payload", "is missing; give a schema, such as z.object({ … })");
@@ -102,6 +101,7 @@ export function checkJobOptions(options: JobOptions & { readonly payload: unknow
     checkMembers("retention", options.retention, retentionChecks);
   if (options.isolate !== undefined && options.isolate !== true)
     checkMembers("isolate", options.isolate, isolateChecks);
+  if (options.hooks !== undefined) checkMembers("hooks", options.hooks, hookChecks);
   checkKeyConcurrency(options);
 }
 
@@ -141,7 +141,8 @@ function checkKeyConcurrency({ keyConcurrency, queue, leaseMs }: JobOptions): vo
   }
 }
 
-function checkMembers(place: string, members: object, checks: Checks): void {
+/** Throws `InvalidDefinition` for the first member that is unknown or cannot work. `place` goes before its name. */
+export function checkMembers(place: string, members: object, checks: Checks): void {
   if (typeof members !== "object" || members === null)
     fail(place || "the definition", "must be an object");
   for (const [name, value] of Object.entries(members)) {
@@ -211,7 +212,8 @@ function backoffCheck(value: unknown): string | null {
   return backoffProblem(value as Parameters<typeof backoffProblem>[0]);
 }
 
-function whole(least: number, most: number): Check {
+/** Takes whole numbers within bounds. */
+export function whole(least: number, most: number): Check {
   return (value) => {
     if (typeof value === "number" && Number.isSafeInteger(value) && value >= least && value <= most)
       return null;
@@ -221,11 +223,17 @@ function whole(least: number, most: number): Check {
   };
 }
 
-function yesOrNo(value: unknown): string | null {
+function functionCheck(value: unknown): string | null {
+  return typeof value === "function" ? null : "must be a function";
+}
+
+/** Takes `true` and `false`. */
+export function yesOrNo(value: unknown): string | null {
   return typeof value === "boolean" ? null : `is ${String(value)}; it must be true or false`;
 }
 
-function oneOf(...choices: readonly string[]): Check {
+/** Takes one of some words. */
+export function oneOf(...choices: readonly string[]): Check {
   return (value) =>
     choices.includes(value as string)
       ? null

@@ -3,7 +3,16 @@
  * A command carries the id of the event that it may become and who gives it.
  */
 import type { Continuation, CreatedData } from "./event.js";
-import type { Actor, Aggregate, JobContext, JobError, JobKey, LogEntry, Progress } from "./job.js";
+import type {
+  Actor,
+  Aggregate,
+  HookName,
+  JobContext,
+  JobError,
+  JobKey,
+  LogEntry,
+  Progress,
+} from "./job.js";
 import type { Json } from "./json.js";
 
 /** The event that a command becomes has this id and this actor. */
@@ -65,6 +74,8 @@ export interface CommandData {
   releaseKey: object;
   /** An outcome came under an old token. */
   reportStale: Held & { readonly outcome: string };
+  /** A hook threw or took too long, which changes nothing of the job. */
+  reportHook: { readonly hook: HookName; readonly error: JobError };
   retry: { readonly runAt: number; readonly force?: boolean };
   dismiss: { readonly reason?: string };
   delete: { readonly reason: string; readonly force?: boolean };

@@ -105,6 +105,8 @@ function decideOn(job: Job, command: Exclude<Command, CommandOf<"create">>, now:
         token: command.token,
         outcome: command.outcome,
       });
+    case "reportHook":
+      return legal(job, command, now, "hookFailed", { hook: command.hook, error: command.error });
     case "retry":
       return retryByHand(job, command, now);
     case "dismiss":
@@ -309,6 +311,8 @@ function created(command: CommandOf<"create">, now: number): Decision {
   if (command.chainId !== undefined) event.chainId = command.chainId;
   if (command.parentId !== undefined) event.parentId = command.parentId;
   if (command.agent !== undefined) event.agent = command.agent;
+  if (command.signature !== undefined) event.signature = command.signature;
+  if (command.secret !== undefined) event.secret = command.secret;
   return accept(event);
 }
 

@@ -6,9 +6,12 @@ import type {
   Actor,
   Aggregate,
   Blocker,
+  HookName,
   JobContext,
   JobError,
   JobKeyPolicy,
+  JobSecrets,
+  JobSignature,
   JobState,
   LogEntry,
   PolicyOutcome,
@@ -51,6 +54,8 @@ export interface CreatedData {
   readonly chainId?: string;
   readonly parentId?: string;
   readonly agent?: string;
+  readonly signature?: JobSignature;
+  readonly secret?: JobSecrets;
 }
 
 /** The job that continues a chain, named by the job that it continues. */
@@ -98,6 +103,7 @@ export interface EventData {
   stale: { readonly token: number; readonly cause: "lapsed" | "key_released" };
   keyBlocked: { readonly token: number };
   staleCompletionIgnored: { readonly token: number; readonly outcome: string };
+  hookFailed: { readonly hook: HookName; readonly error: JobError };
   dead: { readonly token?: number; readonly error: JobError };
   retried: { readonly runAt: number; readonly forced?: true };
   dismissed: { readonly reason?: string };

@@ -120,6 +120,8 @@ function isPlain(job: Job): boolean {
     job.chainId === undefined &&
     job.parentId === undefined &&
     job.agent === undefined &&
+    job.signature === undefined &&
+    job.secret === undefined &&
     job.acknowledgedBy === undefined
   );
 }
@@ -179,6 +181,8 @@ const optionalNames = [
   "chainId",
   "parentId",
   "agent",
+  "signature",
+  "secret",
 ] as const;
 
 function optionalOf(event: EventOf<"created">): Changes {
@@ -236,6 +240,7 @@ const effects: { [Name in Exclude<EventName, "created" | "deleted">]: Effect<Nam
   stale: (_, event) => ended(event, { state: "stale", reason: event.cause }),
   keyBlocked: () => ({ keyBlocked: true }),
   staleCompletionIgnored: () => ({}),
+  hookFailed: () => ({}),
   dead: (_, event) => ended(event, { state: "dead", error: event.error }),
   retried: (job, event) => ({
     ...attemptOver,

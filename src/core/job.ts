@@ -58,7 +58,7 @@ export interface JobError {
   readonly code?: string;
   /**
    * What happened to the try: it threw, timed out, lost its lease, had a bad payload or result, or was terminated;
-   * or there was none, however often the job was offered.
+   * or there was none, however often the job was offered. `hook` is of a hook, which changes nothing of the job.
    */
   readonly reason:
     | "error"
@@ -68,9 +68,14 @@ export interface JobError {
     | "result"
     | "terminated"
     | "signature"
+    | "encryption"
     | "children"
-    | "deliveries";
+    | "deliveries"
+    | "hook";
 }
+
+/** The functions of the user's that are called around a job. */
+export type HookName = "onStart" | "onSuccess" | "onFail" | "onEnd";
 
 /** How far a running job has come. Every part is optional. */
 export interface Progress {
@@ -135,6 +140,22 @@ export interface CancelRequest {
   readonly reason?: string;
 }
 
+/** The signature that a job bears. Times are milliseconds since 1970. */
+export interface JobSignature {
+  /** When it was signed. */
+  readonly createdAt: number;
+  /** From when on the job may not be started any more. */
+  readonly expiresAt?: number;
+  /** The 64 bytes of Ed25519, in hexadecimal. */
+  readonly value: string;
+}
+
+/** The fields of a job's payload and result that are secret, as JSON Pointers. */
+export interface JobSecrets {
+  readonly payload?: readonly string[];
+  readonly result?: readonly string[];
+}
+
 /** A job, folded from its events. */
 export interface Job extends JobKey {
   readonly typeVersion: number;
@@ -181,6 +202,10 @@ export interface Job extends JobKey {
   readonly continuedBy?: string;
   readonly parentId?: string;
   readonly agent?: string;
+  /** The signature of whoever created it; manual retries keep it. */
+  readonly signature?: JobSignature;
+  /** What of it is not to be shown. */
+  readonly secret?: JobSecrets;
   readonly aggregate?: Aggregate;
   /** The instance that completed it; `null` when it was completed without a worker. */
   readonly completedBy?: string | null;

@@ -22,6 +22,10 @@ const rules = {
     pattern: namePattern,
     rule: "letters, digits, - and _ (not first), at most 64 characters",
   },
+  schedule: {
+    pattern: namePattern,
+    rule: "letters, digits, - and _ (not first), at most 64 characters",
+  },
   type: {
     pattern: typePattern,
     rule: "letters, digits, - and _ (not first), . and : inside, at most 64 characters",

@@ -169,6 +169,13 @@ export const transitions: { readonly [Name in EventName]: Transition } = {
     token: "none",
     meaning: "an outcome under an old token, recorded and ignored",
   },
+  hookFailed: {
+    from: jobStates,
+    to: "same",
+    kind: "note",
+    token: "none",
+    meaning: "a hook threw or took too long, recorded and nothing else",
+  },
   dead: {
     from: ["retry", "active", "pending"],
     to: "dead",

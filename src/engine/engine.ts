@@ -151,6 +151,9 @@ export interface SyncStore {
   settle(changes: readonly Change[]): readonly AppendOutcome[];
 }
 
+/** Whether a reader of the feed waits for more: `live`, or ends with what is stored. */
+export type FeedExtent = "live" | "stored";
+
 /** An event with its place in the feed. */
 export interface FeedItem {
   /** Opaque; give it to `tail` to go on after this event. */
@@ -265,8 +268,13 @@ export interface Engine {
     ask: Queries[Name]["ask"],
   ): Promise<Queries[Name]["answer"]>;
 
-  /** The feed of all events after a cursor (from the beginning without one), then live, until the signal aborts. No gaps; per-job order. */
-  tail(cursor: string | null, signal: AbortSignal): AsyncIterable<FeedItem>;
+  /**
+   * The feed of all events after a cursor (from the beginning without one), then live, until the signal aborts; with the
+   * extent `stored` it ends as soon as nothing more is stored. No gaps; per-job order. Cursors are the
+   * store's own: two readers may hold different ones for the same event, and events of several jobs that were stored at
+   * the same moment may come in either order.
+   */
+  tail(cursor: string | null, signal: AbortSignal, extent?: FeedExtent): AsyncIterable<FeedItem>;
 
   /** The cursor of the newest event. */
   head(): Promise<string>;

@@ -33,6 +33,15 @@ export class StoreFailed extends TaggedError("StoreFailed")<
   StoreFault & { readonly code?: string }
 > {}
 
+/** A text that is no cursor of the store's feed. */
+export class InvalidCursor extends TaggedError("InvalidCursor")<{ readonly message: string }> {}
+
+/** The error of a text that is no cursor of a store's feed. */
+export function invalidCursor(cursor: string): InvalidCursor {
+  const message = `"${cursor}" is not a cursor of this store's feed; use one that an earlier answer gave.`;
+  return new InvalidCursor({ message });
+}
+
 /** The store cannot take part in transactions of the caller's. */
 export class TransactionsNotSupported extends TaggedError("TransactionsNotSupported")<StoreFault> {}
 

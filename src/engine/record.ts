@@ -1,6 +1,6 @@
 /**
  * Records: small versioned documents for everything that is not a job
- * (pauses, leadership, idempotency windows, presence, accepted contracts, cancels that wait). Their ids are made here and nowhere else.
+ * (pauses, leadership, idempotency windows, presence, accepted contracts, cancels that wait, schedules, webhooks). Their ids are made here and nowhere else.
  */
 import type { Json } from "../core/json.js";
 
@@ -42,6 +42,7 @@ export const recordId = {
   queues: "queue/",
   queue: (service: string, queue: string) => `queue/${service}/${queue}`,
   keeper: (service: string) => `keeper/${service}`,
+  announcer: "announcer/_admin",
   relay: (service: string, outbox: string) => `relay/${service}/${outbox}`,
   worker: (service: string, instance: string) => `worker/${service}/${instance}`,
   workers: (service?: string) => (service === undefined ? "worker/" : `worker/${service}/`),
@@ -51,8 +52,18 @@ export const recordId = {
   cancels: (service: string) => `cancel/${service}/`,
   contract: (service: string) => `contract/${service}`,
   contracts: "contract/",
-  cursor: (name: string) => `cursor/${name}`,
+  lane: (service: string, queue: string, type: string, typeVersion: number) =>
+    `lane/${service}/${queue}/${type}@${typeVersion}`,
+  lanes: (service: string) => `lane/${service}/`,
+  rate: (service: string, hash: string) => `rate/${service}/${hash}`,
+  places: (service: string, hash: string) => `places/${service}/${hash}`,
   token: (id: string) => `token/${id}`,
   tokens: "token/",
   request: (caller: string, key: string) => `request/${caller}/${key}`,
+  schedule: (service: string, name: string) => `schedule/${service}/${name}`,
+  schedules: (service: string) => `schedule/${service}/`,
+  webhook: (service: string, id: string) => `webhook/${service}/${id}`,
+  webhooks: (service: string) => `webhook/${service}/`,
+  /** How far a reader of the feed has come. */
+  cursor: (service: string, name: string) => `cursor/${service}/${name}`,
 } as const;

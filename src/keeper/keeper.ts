@@ -3,17 +3,27 @@
  * one and one of them leads. It is never on the path of a claim or a settlement: while none runs,
  * what waits for it waits.
  */
+import { createClient } from "../client/client.js";
 import type { Runtime } from "../client/runtime.js";
 import type { ServiceContract } from "../contract/definition.js";
 import { recordId } from "../engine/record.js";
 import { honourCancels } from "./canceller.js";
 import type { DutyDone, DutyRound } from "./duty.js";
+import { EndHooks } from "./end-hooks.js";
 import { expireOverdue } from "./janitor.js";
 import { Leadership } from "./leadership.js";
-import { discardUnkept, prune, type RetentionRules, retentionRules } from "./pruner.js";
+import {
+  discardsAny,
+  discardUnkept,
+  prune,
+  type RetentionRules,
+  retentionRules,
+} from "./pruner.js";
 import { reap } from "./reaper.js";
 import { resolve } from "./resolver.js";
+import { Scheduler } from "./scheduler.js";
 import { Tickets } from "./tickets.js";
+import { WebhookDuty } from "./webhooks.js";
 
 /** How often a keeper does what. */
 export interface KeeperTimings {
@@ -21,7 +31,7 @@ export interface KeeperTimings {
   readonly ttlMs?: number;
   /** How often a leader renews its leadership. */
   readonly renewMs?: number;
-  /** How often lapsed leases, deadlines and blocked jobs are looked for, and the outbox is looked into. */
+  /** How often lapsed leases, deadlines, blocked jobs and schedules are looked for, and the outbox is looked into. */
   readonly tickMs?: number;
   /** How soon after another the ends of jobs make the keeper look for jobs that waited for them. */
   readonly resolveMs?: number;
@@ -70,8 +80,12 @@ class ServiceKeeper implements Keeper {
   readonly #runtime: Runtime;
   readonly #timings: Required<KeeperTimings>;
   readonly #rules: RetentionRules;
+  readonly #discards: boolean;
   readonly #leadership: Leadership;
   readonly #tickets: Tickets;
+  readonly #endHooks: EndHooks;
+  readonly #scheduler: Scheduler;
+  readonly #webhooks: WebhookDuty;
   #isStopped = false;
   #isFailing = false;
   #pruneAt = Number.NEGATIVE_INFINITY;
@@ -87,6 +101,7 @@ class ServiceKeeper implements Keeper {
     this.#runtime = runtime;
     this.#timings = { ...keeperDefaults, ...timings };
     this.#rules = retentionRules(contract);
+    this.#discards = discardsAny(this.#rules);
     const { ttlMs, renewMs } = this.#timings;
     this.#leadership = new Leadership({
       runtime,
@@ -97,9 +112,15 @@ class ServiceKeeper implements Keeper {
       onGained: () => {
         this.#schedule(0);
         this.#tickets.start();
+        this.#endHooks.start(this.#mayGoOn);
+        this.#scheduler.start();
       },
     });
+    this.#endHooks = new EndHooks(runtime, contract);
     this.#tickets = new Tickets(runtime, this.#mayGoOn);
+    const client = createClient(runtime, contract);
+    this.#scheduler = new Scheduler(client, this.#timings.tickMs, this.#mayGoOn);
+    this.#webhooks = new WebhookDuty(runtime, this.#timings.tickMs, this.#mayGoOn);
   }
 
   get isLeader(): boolean {
@@ -109,7 +130,7 @@ class ServiceKeeper implements Keeper {
   async start(): Promise<void> {
     if (this.#isStopped) throw new Error("The keeper was stopped; make a new one.");
     this.#stopHints ??= this.#runtime.engine.wake("ended", () => this.#onEnded());
-    this.#started ??= this.#leadership.start();
+    this.#started ??= this.#endHooks.establish().then(() => this.#leadership.start());
     await this.#started;
   }
 
@@ -120,7 +141,12 @@ class ServiceKeeper implements Keeper {
 
   tick(): Promise<void> {
     const round = { runtime: this.#runtime, mayGoOn: () => true };
-    return this.#oneAtATime(() => this.#duties(round, true).then(() => {}));
+    return this.#oneAtATime(async () => {
+      await this.#endHooks.round();
+      await this.#scheduler.fire(round.mayGoOn);
+      await this.#duties(round, true);
+      await this.#endHooks.round();
+    });
   }
 
   async #stop(): Promise<void> {
@@ -129,7 +155,10 @@ class ServiceKeeper implements Keeper {
     this.#callOffResolve?.();
     this.#stopHints?.();
     await this.#tickets.stop();
+    await this.#endHooks.stop();
+    await this.#scheduler.stop();
     await this.#round;
+    await this.#webhooks.stop();
     await this.#leadership.stop();
   }
 
@@ -173,7 +202,10 @@ class ServiceKeeper implements Keeper {
   /** One round as the leader. Who leads no longer stops here, until leadership is gained again. */
   async #lead(): Promise<void> {
     const mayGoOn = this.#mayGoOn;
-    if (!mayGoOn()) return;
+    if (!mayGoOn()) {
+      this.#endHooks.pause();
+      return;
+    }
     const { clock, logger } = this.#runtime;
     try {
       const prunes = clock.monotonic() >= this.#pruneAt;
@@ -189,17 +221,23 @@ class ServiceKeeper implements Keeper {
 
   /** Gives what pruning left undone, so that it goes on in the next round. */
   async #duties(round: DutyRound, prunes: boolean): Promise<DutyDone> {
+    const readUntil = await this.#webhooks.tend(prunes || this.#discards);
+    const retention = {
+      rules: this.#rules,
+      readUntil,
+      mayGoUntil: (type: string) => Math.min(this.#endHooks.doneUntil(type), readUntil),
+    };
     // Together, so that a store that batches looks once for all of them.
     await Promise.all([
       reap(round),
       expireOverdue(round),
       resolve(round),
-      discardUnkept(round, this.#rules),
+      discardUnkept(round, retention),
       this.#tickets.tend(),
       honourCancels(round),
     ]);
     if (!prunes) return { changed: 0, isFull: false };
-    return await prune(round, this.#rules, this.#timings.tombstoneMs);
+    return await prune(round, retention, this.#timings.tombstoneMs);
   }
 
   #oneAtATime(work: () => Promise<void>): Promise<void> {

@@ -7,10 +7,19 @@ import { retentionDefaults } from "../contract/settings.js";
 import { type EndedState, endedStates, isEnded } from "../core/job.js";
 import { type DutyDone, type DutyRound, tend } from "./duty.js";
 
-type Retention = { readonly [State in EndedState]: number };
+type RetentionRule = { readonly [State in EndedState]: number };
 
 /** How long each job type of a contract keeps its ended jobs. Versions share the longest time. */
-export type RetentionRules = ReadonlyMap<string, Retention>;
+export type RetentionRules = ReadonlyMap<string, RetentionRule>;
+
+/** What may be removed. */
+export interface Retention {
+  readonly rules: RetentionRules;
+  /** The time up to which everybody who follows the log has read it. */
+  readonly readUntil: number;
+  /** The time up to which nobody still needs the jobs of a type that have ended. */
+  readonly mayGoUntil: (type: string) => number;
+}
 
 /** Reads the retention rules of a contract. */
 export function retentionRules(contract: ServiceContract): RetentionRules {
@@ -20,26 +29,34 @@ export function retentionRules(contract: ServiceContract): RetentionRules {
       const longest = endedStates.map((state) => {
         return [state, Math.max(...rules.map((rule) => rule[state]))] as const;
       });
-      return [type, Object.fromEntries(longest) as Retention];
+      return [type, Object.fromEntries(longest) as RetentionRule];
     }),
   );
 }
 
-/** Removes what is not kept at all, which workers do themselves unless they were interrupted. */
-export async function discardUnkept(round: DutyRound, rules: RetentionRules): Promise<DutyDone> {
+/** Whether some jobs are not kept at all. */
+export function discardsAny(rules: RetentionRules): boolean {
+  return [...rules.values()].some((rule) => endedStates.some((state) => rule[state] === 0));
+}
+
+/**
+ * Removes what is not kept at all, which workers do themselves unless they were interrupted, or somebody follows the log:
+ * nothing is removed that has not been read.
+ */
+export async function discardUnkept(round: DutyRound, retention: Retention): Promise<DutyDone> {
   const parts: DutyDone[] = [];
-  for (const [type, rule] of rules) {
+  for (const [type, rule] of retention.rules) {
     for (const state of endedStates) {
-      if (rule[state] === 0) parts.push(await removeEnded(round, type, state, 0));
+      if (rule[state] === 0) parts.push(await removeEnded(round, retention, type, state, 0));
     }
   }
   return sum(parts);
 }
 
-/** Removes every ended job whose time has run out, and forgets old traces. */
+/** Removes every ended job whose time has run out and whose log has been read, and forgets old traces. */
 export async function prune(
   round: DutyRound,
-  rules: RetentionRules,
+  retention: Retention,
   tombstoneMs: number,
 ): Promise<DutyDone> {
   const { engine, service } = round.runtime;
@@ -50,15 +67,18 @@ export async function prune(
     const name = `${type}/${state}`;
     if (!isEnded(state) || count === 0 || seen.has(name)) continue;
     seen.add(name);
-    const keepMs = (rules.get(type) ?? retentionDefaults)[state];
-    if (Number.isFinite(keepMs)) parts.push(await removeEnded(round, type, state, keepMs));
+    const keepMs = (retention.rules.get(type) ?? retentionDefaults)[state];
+    if (Number.isFinite(keepMs))
+      parts.push(await removeEnded(round, retention, type, state, keepMs));
   }
-  if (round.mayGoOn()) await engine.prune(engine.now() - tombstoneMs);
+  if (round.mayGoOn())
+    await engine.prune(Math.min(engine.now() - tombstoneMs, retention.readUntil));
   return sum(parts);
 }
 
 function removeEnded(
   round: DutyRound,
+  { mayGoUntil }: Retention,
   type: string,
   state: EndedState,
   keepMs: number,
@@ -69,7 +89,7 @@ function removeEnded(
     service,
     type,
     state,
-    endedBefore: engine.now() - keepMs,
+    endedBefore: Math.min(engine.now() - keepMs, mayGoUntil(type)),
   } as const;
   return tend(round, ask, (_job, _due, origin) => ({
     command: "delete",

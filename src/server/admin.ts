@@ -1,6 +1,6 @@
 /**
- * The admin runtime of a NATS deployment: it keeps the projection up to date, answers the admin calls, and removes what
- * deleted jobs have left behind. Services do without it: while none runs, jobs go on, and views catch up later.
+ * The admin runtime of a NATS deployment: it keeps the projection up to date, announces events, answers the admin calls, and
+ * removes what deleted jobs have left behind. Services do without it: while none runs, jobs go on, and views catch up later.
  */
 import { type Clock, systemClock } from "../engine/clock.js";
 import type { Engine } from "../engine/engine.js";
@@ -10,6 +10,7 @@ import { openConnection } from "../engine/nats/connection.js";
 import { type NatsEngine, openNats } from "../engine/nats/engine.js";
 import { loadNats } from "../engine/nats/libraries.js";
 import type { ProjectionStatus } from "../engine/projection/projection.js";
+import { Announcer } from "./announcer.js";
 import { JobsServer } from "./jobs-server.js";
 import type { HealthCheck } from "./wire.js";
 
@@ -63,8 +64,17 @@ export async function startAdmin(url: string, options: AdminOptions = {}): Promi
       ...(instance !== undefined && { instance }),
     });
     const rounds = new Rounds(engine, clock, logger);
+    const announcer = new Announcer({
+      connection,
+      engine,
+      clock,
+      logger,
+      prefix: address.prefix,
+      ...(instance !== undefined && { instance }),
+    });
     await engine.viewStatus();
     await server.start();
+    await announcer.start();
     rounds.start();
     let stopped: Promise<void> | null = null;
     return {
@@ -74,6 +84,7 @@ export async function startAdmin(url: string, options: AdminOptions = {}): Promi
       stop: () => {
         stopped ??= (async () => {
           await rounds.stop();
+          await announcer.stop();
           await server.stop();
           await connection.close();
           await engine.close();

@@ -26,9 +26,9 @@ import type { InvalidOption, JobNotFound } from "../client/errors.js";
 import type { CreateFailure } from "../client/job-creator.js";
 import type { CommandFailure, JobSnapshot } from "../client/job-ref.js";
 import type { PageAsk } from "../client/reads.js";
-import type { Stored } from "../client/stored.js";
 import type { WaitFailure, WaitOptions } from "../client/wait.js";
 import type { JobEntries } from "../contract/definition.js";
+import type { Stored } from "../contract/stored.js";
 import type { StoreError } from "../engine/errors.js";
 import type { ChainRow, Page } from "../engine/query.js";
 import type {

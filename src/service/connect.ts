@@ -14,8 +14,11 @@ import {
   stringProblem,
   whole,
 } from "../client/option-checks.js";
+import type { WebhookSettings } from "../client/runtime.js";
+import { Signing, type SigningOptions } from "../client/signing.js";
 import { openTelemetryTrace } from "../client/trace.js";
 import type { TransactionSource } from "../client/transactions/source.js";
+import { networksProblem } from "../client/webhooks/addresses.js";
 import type { JobEntries, ServiceContract } from "../contract/definition.js";
 import { concurrencyLimit } from "../contract/validate.js";
 import { nameProblem } from "../core/names.js";
@@ -58,6 +61,10 @@ export interface ConnectOptions<Tx = undefined> {
    * tells it. It stands for those changes and no others, so that it does no harm when it stays.
    */
   readonly acceptMigration?: string;
+  /** Keys that jobs are signed with, and those whose jobs this process runs. */
+  readonly signing?: SigningOptions;
+  /** Where webhooks may be sent to: public addresses only by default. */
+  readonly webhooks?: WebhookSettings;
   /** Where the runtime says what it does; it is silent by default. */
   readonly logger?: Logger;
   readonly clock?: Clock;
@@ -81,6 +88,7 @@ export async function connect<Entries extends JobEntries, Tx = undefined>(
   const { clock = systemClock, logger = silentLogger, url = defaultUrl, keeper = true } = options;
   const ids = options.ids ?? (clock === systemClock ? systemIds : createIds(() => clock.now()));
   const instance = options.instance ?? defaultInstance(ids);
+  const signing = options.signing && new Signing(options.signing);
   const engine = options.engine ?? (await openEngine(url, { clock, logger }));
   const ownsEngine = options.engine === undefined;
   let outbox: Outbox | undefined;
@@ -96,11 +104,14 @@ export async function connect<Entries extends JobEntries, Tx = undefined>(
     }
     const names = { instance, service: contract.name };
     const telemetry = await openTelemetry({ clock, instance, version: packageVersion() });
+    const { webhooks } = options;
     const runtime = {
       ...{ engine, clock, ids, logger },
       ...names,
       ...(telemetry && { telemetry }),
       ...(outbox && { outbox }),
+      ...(signing && { signing }),
+      ...(webhooks && { webhooks }),
     };
     const client = createClient(runtime, contract, await openTelemetryTrace());
     return new Service<Entries, Tx>(client, contract, {
@@ -134,6 +145,9 @@ const connectChecks: { readonly [Name in keyof ConnectOptions]-?: OptionCheck } 
   transactions: membersProblem("run"),
   outbox: stringProblem,
   acceptMigration: stringProblem,
+  signing: (value) => (isObject(value) ? null : "It must be an object with sign and verify."),
+  webhooks: (webhooks) =>
+    optionsProblem("webhooks", webhooks, { allowAddresses: networksProblem })?.message ?? null,
   logger: membersProblem("info", "warn", "error"),
   clock: membersProblem("now", "monotonic", "after"),
   ids: membersProblem("jobId", "eventId", "randomHex"),

@@ -7,7 +7,6 @@ import type { BlockerInput } from "../client/blockers.js";
 import type { ChainRef } from "../client/chain-ref.js";
 import type { Continuation, ContinuationOptions } from "../client/continuation.js";
 import type { JobRef } from "../client/job-ref.js";
-import type { Stored } from "../client/stored.js";
 import type {
   JobDefinition,
   JobEntries,
@@ -15,8 +14,9 @@ import type {
   JobVersions,
   Schema,
 } from "../contract/definition.js";
+import type { Stored } from "../contract/stored.js";
 import type { Json } from "../core/json.js";
-import type { ActiveJob, Complete, Prepare } from "../worker/active-job.js";
+import type { ActiveJob, AnyComplete, Complete, Prepare } from "../worker/active-job.js";
 import type { BlockerOutcome } from "../worker/blockers.js";
 import type { IsolatedJob } from "../worker/isolate/isolated-job.js";
 import type { ModuleParts, OutsideSteps, ProgramParts } from "../worker/isolate/outside-handler.js";
@@ -166,6 +166,11 @@ type IsolatedReturnOf<Definition extends JobDefinition> =
   | OutsideValueOf<Definition>
   | HandlerOutcome
   | Promise<OutsideValueOf<Definition> | HandlerOutcome>;
+
+/** Carries out jobs of types that no contract names, whose payload may be any JSON. */
+export type RouteHandler<Tx = undefined> = (
+  job: ActiveJob<Json, AnyComplete, Prepare<Tx>>,
+) => unknown;
 
 /** The definitions of an entry. */
 type DefinitionsOf<Entry extends JobEntry> =

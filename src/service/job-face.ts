@@ -3,9 +3,10 @@
  */
 import type { Client } from "../client/client.js";
 import { JobCreator } from "../client/job-creator.js";
-import type { Stored } from "../client/stored.js";
 import type { BoundJob, JobDefinition, JobEntries, JobEntry } from "../contract/definition.js";
+import type { Stored } from "../contract/stored.js";
 import type { OutsideHandler } from "../worker/isolate/outside-handler.js";
+import type { Middleware } from "../worker/middleware.js";
 import type { Handler } from "../worker/worker.js";
 import type {
   BlockerInputsOf,
@@ -19,8 +20,18 @@ import type {
   VersionOf,
 } from "./inferred.js";
 
+/** What may be said of a handler. */
+export interface HandleOptions {
+  /** Middleware of this handler alone, inside of the service's own; the first is outermost. */
+  readonly use?: readonly Middleware[];
+}
+
 /** Takes a handler for one version of a type. */
-export type Register = (bound: BoundJob, handler: Handler | OutsideHandler) => void;
+export type Register = (
+  bound: BoundJob,
+  handler: Handler | OutsideHandler,
+  options: HandleOptions,
+) => void;
 
 /** One version of a job type: makes its jobs and handles them. */
 export class JobVersionFace<
@@ -51,16 +62,18 @@ export class JobVersionFace<
 
   /**
    * Registers the handler of this version: a function, or for an isolated type a module or a program. Throws
-   * `InvalidHandler` when it has one already or the service has started.
+   * `InvalidHandler` when it has one already or the service has started, and `InvalidMiddleware` for middleware that
+   * is none.
    *
    * @example
    * service.jobs.transcode.handle({ module: new URL("./transcode.js", import.meta.url) });
    */
   handle(
     handler: HandlerOf<Definition, Entries, Tx> | OutsideHandlerOf<Definition, Entries, Tx>,
+    options: HandleOptions = {},
   ): void {
     // The worker checks the payload against the schema that the handler's type comes from.
-    this.#register(this.#bound, handler as Handler | OutsideHandler);
+    this.#register(this.#bound, handler as Handler | OutsideHandler, options);
   }
 }
 

@@ -4,12 +4,15 @@
  */
 import type { Client } from "../client/client.js";
 import { ContractState } from "../client/contract.js";
+import { takeUpSchedules } from "../client/declared-schedules.js";
 import { JobRef } from "../client/job-ref.js";
 import { keepAlive } from "../client/keep-alive.js";
 import { Keys, Queues } from "../client/queues.js";
 import { Reads } from "../client/reads.js";
+import { Schedules } from "../client/schedules.js";
 import type { TransactionSource } from "../client/transactions/source.js";
 import { UntypedJobs } from "../client/untyped.js";
+import { Webhooks } from "../client/webhooks/webhooks.js";
 import {
   type BoundJob,
   boundJobs,
@@ -21,6 +24,8 @@ import { createKeeper, type Keeper, type KeeperTimings } from "../keeper/keeper.
 import { Relay } from "../keeper/relay.js";
 import { Isolation } from "../worker/isolate/isolation.js";
 import { handlerProblem, type OutsideHandler } from "../worker/isolate/outside-handler.js";
+import { chain, type Middleware, MiddlewareStack } from "../worker/middleware.js";
+import { type RouteOptions, Router } from "../worker/route.js";
 import {
   createWorker,
   graceDefaultMs,
@@ -30,8 +35,8 @@ import {
 } from "../worker/worker.js";
 import { Chains } from "./chains.js";
 import { InvalidHandler, ServiceStopped } from "./errors.js";
-import type { CurrentOf, HandlerOf, OutsideHandlerOf } from "./inferred.js";
-import { JobFace } from "./job-face.js";
+import type { CurrentOf, HandlerOf, OutsideHandlerOf, RouteHandler } from "./inferred.js";
+import { type HandleOptions, JobFace, type Register } from "./job-face.js";
 import { packageVersion } from "./package-version.js";
 
 /** The signals that `wait` takes as the wish to stop. */
@@ -84,6 +89,10 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
   readonly reads: Reads;
   readonly queues: Queues;
   readonly keys: Keys;
+  /** What the service starts by itself. */
+  readonly schedules: Schedules;
+  /** Who is told of the service's events. */
+  readonly webhooks: Webhooks;
   /** The accepted contract of the service, and how this process's own stands to it. */
   readonly contract: ContractState;
   readonly #client: Client;
@@ -91,6 +100,8 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
   readonly #settings: ServiceSettings;
   readonly #handlers = new Map<string, WorkerJob>();
   readonly #isolation: Isolation;
+  readonly #middleware = new MiddlewareStack();
+  readonly #router = new Router();
   readonly #whenStopped: Promise<void>;
   #reportStopped: (stopping: Promise<void>) => void = () => {};
   #worker: Worker | null = null;
@@ -114,6 +125,8 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
     this.reads = new Reads(client);
     this.queues = new Queues(client);
     this.keys = new Keys(client);
+    this.schedules = new Schedules(client, contract);
+    this.webhooks = new Webhooks(client);
     this.contract = new ContractState(client.runtime, contract);
     this.#whenStopped = new Promise((resolve) => {
       this.#reportStopped = resolve;
@@ -140,7 +153,41 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
   }
 
   /**
-   * Starts the worker, if any handler is registered, and the keeper. Idempotent.
+   * Puts middleware around every handler of this process: inside of what was put there before, around what a handler
+   * has of its own. It may come at any time; attempts that have begun keep what they began with.
+   * Throws `InvalidMiddleware` for what is no function.
+   *
+   * @example
+   * service.use(logging(logger));
+   */
+  use(...middleware: readonly Middleware[]): void {
+    this.#middleware.use(middleware);
+  }
+
+  /**
+   * Registers a handler for types that no contract names: for the type of that name, and for all that begin with it unless
+   * another route is nearer; `""` takes everything. A process with routes also takes jobs that no route fits from the
+   * queues that it serves, and fails their tries. Throws `InvalidHandler` for a prefix that has a route already.
+   *
+   * @example
+   * service.route("email:", (job) => send(job.type, job.payload));
+   */
+  route(prefix: string, handler: RouteHandler<Tx>, options: RouteOptions = {}): void {
+    const refuse = (message: string): never => {
+      throw new InvalidHandler({ type: String(prefix), message });
+    };
+    if (typeof prefix !== "string") refuse("The prefix of a route must be a string.");
+    if (typeof handler !== "function") refuse(`The handler of "${prefix}" must be a function.`);
+    if (this.#starting !== null)
+      refuse(`The route "${prefix}" comes too late; register it before start().`);
+    if (this.#router.has(prefix)) refuse(`There is a route "${prefix}" already.`);
+    if (Object.hasOwn(this.jobs, prefix))
+      refuse(`The contract names ${prefix}; use service.jobs.${prefix}.handle(…).`);
+    this.#router.add(prefix, handler as Handler, options);
+  }
+
+  /**
+   * Starts the worker, if any handler or route is registered, and the keeper. Idempotent.
    * A process that only creates jobs never calls it. Throws `MigrationNotAccepted` when the contract has changed
    * in ways that somebody has to accept.
    */
@@ -191,12 +238,15 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
   async #start(): Promise<void> {
     const { runtime } = this.#client;
     const { concurrency, graceMs, keeper, transactions, acceptMigration } = this.#settings;
-    await this.contract.takeUp(acceptMigration);
+    // Who runs an earlier contract leaves the schedules of the accepted one as they are.
+    if (await this.contract.takeUp(acceptMigration)) await takeUpSchedules(runtime, this.#contract);
     const jobs = [...this.#handlers.values()];
-    if (jobs.length > 0) {
+    if (jobs.length > 0 || !this.#router.isEmpty) {
       this.#worker = createWorker({
         client: this.#client,
         jobs,
+        ...(this.#router.isEmpty ? null : { router: this.#router }),
+        middleware: this.#middleware,
         packageVersion: packageVersion(),
         ...(concurrency === undefined ? null : { concurrency }),
         ...(graceMs === undefined ? null : { graceMs }),
@@ -239,8 +289,7 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
   }
 
   #faces(): ServiceJobs<Entries, Tx> {
-    const register = (bound: BoundJob, handler: Handler | OutsideHandler) =>
-      this.#register(bound, handler);
+    const register: Register = (bound, handler, options) => this.#register(bound, handler, options);
     const byType = new Map<string, [BoundJob, ...BoundJob[]]>();
     for (const bound of boundJobs(this.#contract)) {
       const versions = byType.get(bound.type);
@@ -254,7 +303,7 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
     return Object.fromEntries(faces) as ServiceJobs<Entries, Tx>;
   }
 
-  #register(bound: BoundJob, handler: Handler | OutsideHandler): void {
+  #register(bound: BoundJob, handler: Handler | OutsideHandler, { use = [] }: HandleOptions): void {
     const { type } = bound;
     const { version } = bound.definition.settings;
     const refuse = (message: string): never => {
@@ -268,7 +317,8 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
     if (this.#handlers.has(name))
       refuse(`${type} version ${version} has a handler already; a type has one in a process.`);
     const own = typeof handler === "function" ? handler : this.#isolation.handler(bound, handler);
-    this.#handlers.set(name, { bound, handler: own });
+    const middleware = use.length === 0 ? null : { use: chain(...use) };
+    this.#handlers.set(name, { bound, handler: own, ...middleware });
   }
 
   #stopped(): ServiceStopped {

@@ -10,6 +10,8 @@ import { nextChangeAt } from "./open-jobs.js";
 export interface TimeBound {
   /** The jobs that have not ended. */
   readonly openJobs: () => Promise<readonly JobRow[]>;
+  /** When a schedule fires next; `null` when none does. */
+  readonly nextFiring: () => Promise<number | null>;
   /** Gives the keeper its turn. */
   readonly tend: () => Promise<void>;
 }
@@ -43,7 +45,9 @@ export class TestClock {
     const until = this.now() + byMs;
     while (this.now() < until) {
       const open = await this.#bound.openJobs();
-      const delayMs = Math.min(nextChangeAt(open, this.now()) ?? until, until) - this.now();
+      const changeAt = nextChangeAt(open, this.now()) ?? until;
+      const firingAt = (await this.#bound.nextFiring()) ?? until;
+      const delayMs = Math.min(changeAt, firingAt, until) - this.now();
       // While no handler runs, nothing happens between two due times but idle looks at the store.
       if (open.some(({ state }) => state === "active")) await this.#fake.advance(delayMs);
       else await this.#fake.leap(delayMs);

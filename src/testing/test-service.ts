@@ -5,8 +5,8 @@
 import { AssertionError } from "node:assert";
 import type { JobSnapshot } from "../client/job-ref.js";
 import { type OptionCheck, optionsProblem, timeProblem } from "../client/option-checks.js";
-import type { Stored } from "../client/stored.js";
 import type { JobEntries, JobEntry, ServiceContract } from "../contract/definition.js";
+import type { Stored } from "../contract/stored.js";
 import type { JobEvent } from "../core/event.js";
 import type { JobState } from "../core/job.js";
 import { batchMax, type Engine } from "../engine/engine.js";
@@ -87,6 +87,8 @@ export async function testService<Entries extends JobEntries>(
   const engine = openMemory({ clock });
   const runtime = { engine, clock, ids, logger, instance, service: contract.name };
   const keeper = createKeeper({ runtime, contract });
+  // What ends from now on has its hooks called.
+  await keeper.tick();
   // The keeper gets its turn whenever time moves, so that the service needs none of its own.
   const own = { engine, clock, ids, logger, instance, keeper: false };
   const service = await connect(contract, { ...own, ...settings });
@@ -109,6 +111,10 @@ export class TestService<Entries extends JobEntries = JobEntries> {
     this.#parts = { ...parts, waiting: () => this.waiting() };
     this.clock = new TestClock(clock, {
       openJobs: () => openJobs(engine, service.name),
+      nextFiring: async () => {
+        const instants = (await service.schedules.list().orThrow()).map(({ nextAt }) => nextAt);
+        return instants.reduce((a, b) => (a === null || (b !== null && b < a) ? b : a), null);
+      },
       tend: () => keeper.tick(),
     });
   }

@@ -1,21 +1,22 @@
 /**
  * An attempt: what happens to a job from its claim to its settlement, step by step.
  *
- *   check the lease → check the payload → check the deadline → load what it waited for → run the handler →
- *   check the result → wait for its notes → conclude (→ settle)
+ *   check the lease → check the signature → check the payload → check the deadline → load what it waited for → call onStart →
+ *   run the handler → check the result → wait for its notes → conclude (→ settle)
  *
  * Every step but the last may end the attempt with an outcome; `conclude` turns the outcome,
  * and whatever the handler was told meanwhile, into the one command that is settled.
  * A handler may also settle its job itself while it runs: see `complete.ts`.
  */
 import { InvalidResult } from "../client/errors.js";
+import { cut, jobError } from "../client/job-error.js";
 import type { Runtime } from "../client/runtime.js";
 import { validate } from "../contract/schema.js";
 import { jobFields } from "../engine/logger.js";
 import { namedBlockers } from "./blockers.js";
 import type { Outcome } from "./conclude.js";
 import type { Hold } from "./hold.js";
-import { cut, jobError } from "./job-error.js";
+import type { Next } from "./middleware.js";
 import { type HandlerOutcome, isHandlerOutcome, Skip, Snooze } from "./outcome.js";
 import { notValid, resultOutcome, terminated } from "./result.js";
 import { RunningJob, type RunningJobParts } from "./running-job.js";
@@ -69,6 +70,9 @@ async function steps(hold: Hold, parts: RunningJobParts): Promise<Outcome> {
   const { runtime } = parts.client;
   if (leaseIsOld(hold, runtime)) return { kind: "given_back" };
 
+  const unsigned = runtime.signing?.problem(hold.job, runtime.engine.now());
+  if (unsigned) return terminated("signature", unsigned.message, unsigned.code);
+
   const { definition } = hold.lane.bound;
   const checkingPayload = validate(definition.payload, hold.job.payload);
   const payload = checkingPayload instanceof Promise ? await checkingPayload : checkingPayload;
@@ -81,10 +85,14 @@ async function steps(hold: Hold, parts: RunningJobParts): Promise<Outcome> {
   const blockers = declared ? await namedBlockers(runtime.engine, hold.job, declared) : noBlockers;
   if (typeof blockers === "string") return terminated("payload", blockers);
 
+  const starting = parts.hooks.start(hold);
+  if (starting !== undefined) {
+    await starting;
+    if (hold.aborted) throw hold.aborted;
+  }
+
   const active = new RunningJob(hold, payload.value, blockers, parts);
-  const working = hold.lane.handler(active);
-  hold.isUnderWay = true;
-  const returned = await working;
+  const returned = await callHandler(hold, active, parts);
   if (isHandlerOutcome(returned)) return said(returned);
   // What a transaction has open since prepare commits with the result.
   if (hold.letGo !== undefined && !hold.completion) await active.complete(() => returned);
@@ -95,6 +103,27 @@ async function steps(hold: Hold, parts: RunningJobParts): Promise<Outcome> {
 }
 
 const noBlockers = {};
+
+/** Calls the handler inside of its middleware. A job that nobody handles is not wrapped. */
+function callHandler(
+  hold: Hold,
+  active: RunningJob,
+  { client: { runtime }, middleware }: RunningJobParts,
+): unknown {
+  const { use: inner, isUnrouted } = hold.lane;
+  const outer = middleware.current;
+  if (isUnrouted || (outer === undefined && inner === undefined)) return begin(hold, active);
+  const next: Next = async () => begin(hold, active);
+  const innerNext: Next = inner === undefined ? next : async () => inner(active, next, runtime);
+  return outer === undefined ? innerNext() : outer(active, innerNext, runtime);
+}
+
+/** From its first await on a handler can no longer choose how it uses transactions. */
+function begin(hold: Hold, active: RunningJob): unknown {
+  const working = hold.lane.handler(active);
+  hold.isUnderWay = true;
+  return working;
+}
 
 /** A claim that took very long may have used up so much of its lease that another worker is near. */
 function leaseIsOld(hold: Hold, runtime: Runtime): boolean {

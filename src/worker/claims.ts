@@ -6,6 +6,7 @@ import type { Runtime } from "../client/runtime.js";
 import { laneOf } from "../core/order.js";
 import { batchMax, type ClaimAnswer, type ClaimAsk, type ClaimedJob } from "../engine/engine.js";
 import type { WorkerLane } from "./lane.js";
+import type { Lanes } from "./lanes.js";
 import type { QueueLimits } from "./queue-limits.js";
 
 /** How long an idle worker sleeps at most: hints may be lost, so it looks by itself, ever more rarely. */
@@ -29,7 +30,7 @@ const claimsMax = 2;
 /** What the loop needs to know and to tell. */
 export interface ClaimsOptions {
   readonly runtime: Runtime;
-  readonly lanes: readonly WorkerLane[];
+  readonly lanes: Lanes;
   readonly limits: QueueLimits;
   /** How many places of the worker are free over all lanes. */
   readonly free: () => number;
@@ -39,7 +40,7 @@ export interface ClaimsOptions {
 
 export class Claims {
   readonly #options: ClaimsOptions;
-  readonly #lanes: ReadonlyMap<string, WorkerLane>;
+  readonly #lanes: Lanes;
   #isStarted = false;
   readonly #underWay = new Set<Promise<void>>();
   /** The places that the claims under way have asked for. */
@@ -55,7 +56,7 @@ export class Claims {
 
   constructor(options: ClaimsOptions) {
     this.#options = options;
-    this.#lanes = new Map(options.lanes.map((lane) => [lane.name, lane]));
+    this.#lanes = options.lanes;
   }
 
   start(): void {

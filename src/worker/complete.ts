@@ -20,6 +20,7 @@ import { type AbortReason, jobAborted } from "./abort.js";
 import type { CompleteStep } from "./active-job.js";
 import { conclude, type Outcome } from "./conclude.js";
 import type { Hold } from "./hold.js";
+import type { WorkerHooks } from "./hooks.js";
 import { ignorable, type Notes } from "./notes.js";
 import { enlist } from "./open-transaction.js";
 import { Completed, isHandlerOutcome } from "./outcome.js";
@@ -38,6 +39,7 @@ export interface CompleteParts {
   readonly client: Client;
   readonly notes: Notes;
   readonly settlements: Settlements;
+  readonly hooks: WorkerHooks;
   /** Where the transactions of handlers come from, if anywhere. */
   readonly transactions: TransactionSource<unknown> | undefined;
 }
@@ -127,7 +129,7 @@ async function inTransaction(
     const stored = await recorded(hold, parts, () => settleInside(hold, outcome, runtime, tx));
     if (stored === null) throw new LostInside(completion);
     await open.commit();
-    return committed(hold, completion, stored, runtime);
+    return committed(hold, completion, stored, parts);
   } catch (error) {
     await hold.letGo?.();
     return failedInside(hold, parts, error);
@@ -156,7 +158,7 @@ async function inSyncTransaction(
       if (stored === null) throw new LostInside(completion);
       return [completion, stored as StoredInside] as const;
     });
-    return committed(hold, completion, stored, client.runtime);
+    return committed(hold, completion, stored, parts);
   } catch (error) {
     return failedInside(hold, parts, error);
   }
@@ -189,10 +191,11 @@ function committed(
   hold: Hold,
   completion: Completion,
   stored: StoredInside,
-  runtime: Runtime,
+  { client, hooks }: CompleteParts,
 ): Completed {
   hold.phase = "settled";
-  afterCommit(hold, stored, runtime);
+  hooks.stored(hold, stored.job, stored.event);
+  afterCommit(hold, stored, client.runtime);
   return completed(hold, completion);
 }
 

@@ -1,7 +1,9 @@
 /**
  * Discards ended jobs of types that keep nothing of their state, right after they were settled.
  */
+import { isLogRead } from "../client/log-readers.js";
 import type { Runtime } from "../client/runtime.js";
+import { hasEndHooks } from "../contract/hooks.js";
 import { decide } from "../core/decide.js";
 import type { JobEvent } from "../core/event.js";
 import { evolve } from "../core/evolve.js";
@@ -16,6 +18,8 @@ export function removalOf(
   { ids, instance, engine }: Runtime,
 ): Change | undefined {
   if (!isEnded(event.state) || hold.lane.settings.retention[event.state] !== 0) return undefined;
+  // The keeper calls the hooks of its end, and removes it afterwards.
+  if (hasEndHooks(hold.lane.bound.definition.hooks)) return undefined;
   const ended = evolve(job, event).job;
   const origin = { eventId: ids.eventId(), actor: `worker:${instance}` } as const;
   const command = { command: "delete", reason: "retention", ...origin } as const;
@@ -24,9 +28,10 @@ export function removalOf(
   return { job: hold.key, expect: { version: event.version }, event: decision.event };
 }
 
-/** Removes jobs. Whatever this leaves behind, the keeper removes. */
+/** Removes jobs. Whatever this leaves behind, the keeper removes, and what webhooks have yet to read, only the keeper. */
 export async function discard(removals: readonly Change[], runtime: Runtime): Promise<void> {
   try {
+    if (await isLogRead(runtime)) return;
     await runtime.engine.append(removals);
   } catch (error) {
     const fields = { error, jobs: removals.length };

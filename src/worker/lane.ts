@@ -6,6 +6,7 @@ import type { JobSettings } from "../contract/settings.js";
 import { type Lane, laneOf } from "../core/order.js";
 import type { ClaimLane } from "../engine/engine.js";
 import type { ActiveJob } from "./active-job.js";
+import type { Middleware } from "./middleware.js";
 
 /** How long a killed process may take to be gone before its handler counts as one that ignored its signal. */
 const killMs = 5_000;
@@ -17,6 +18,10 @@ export type Handler = (job: ActiveJob<unknown>) => unknown | Promise<unknown>;
 export interface WorkerJob {
   readonly bound: BoundJob;
   readonly handler: Handler;
+  /** The handler's own middleware. */
+  readonly use?: Middleware;
+  /** The handler only says that there is none. */
+  readonly isUnrouted?: boolean;
 }
 
 /** A version of a job type in this worker. */

@@ -7,7 +7,7 @@ import { presenceFreshMs, type WorkerPresence } from "../client/presence.js";
 import type { Runtime } from "../client/runtime.js";
 import type { Json } from "../core/json.js";
 import { recordId, type SwapOutcome } from "../engine/record.js";
-import type { WorkerLane } from "./lane.js";
+import type { Lanes } from "./lanes.js";
 
 /** How often a worker says that it is there. */
 const presenceIntervalMs = 30_000;
@@ -18,8 +18,9 @@ const writesMax = 3;
 /** What a presence is made of. */
 export interface PresenceOptions {
   readonly runtime: Runtime;
-  readonly lanes: readonly WorkerLane[];
-  readonly concurrency: number;
+  readonly lanes: Lanes;
+  /** How many jobs of all types the worker runs at once. */
+  readonly concurrency: () => number;
   readonly packageVersion: string;
 }
 
@@ -41,6 +42,13 @@ export class Presence {
   async start(): Promise<void> {
     this.#startedAt = this.#options.runtime.engine.now();
     await this.#announce();
+  }
+
+  /** Says at once what has changed. */
+  async renew(): Promise<void> {
+    await this.#writing;
+    this.#callOff?.();
+    if (!this.#isStopped) await this.#announce();
   }
 
   /** Takes the record away. */
@@ -99,8 +107,8 @@ export class Presence {
       version: packageVersion,
       startedAt: this.#startedAt,
       heartbeatAt: runtime.engine.now(),
-      concurrency,
-      types: lanes.map((lane) => ({
+      concurrency: concurrency(),
+      types: [...lanes].map((lane) => ({
         type: lane.bound.type,
         version: lane.settings.version,
         concurrency: lane.settings.concurrency,

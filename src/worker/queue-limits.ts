@@ -4,19 +4,20 @@
  */
 import type { Runtime } from "../client/runtime.js";
 import { type QueueSettings, recordId } from "../engine/record.js";
+import type { Lanes } from "./lanes.js";
 
 /** How old what was read may be. */
 const freshMs = 5_000;
 
 export class QueueLimits {
   readonly #runtime: Runtime;
-  readonly #queues: readonly string[];
+  readonly #lanes: Lanes;
   readonly #limits = new Map<string, number>();
   #readAt = Number.NEGATIVE_INFINITY;
 
-  constructor(runtime: Runtime, queues: Iterable<string>) {
+  constructor(runtime: Runtime, lanes: Lanes) {
     this.#runtime = runtime;
-    this.#queues = [...new Set(queues)];
+    this.#lanes = lanes;
   }
 
   /** Whether no queue has a limit, as is most often so. */
@@ -51,9 +52,9 @@ export class QueueLimits {
 
   async #read(): Promise<void> {
     const { engine, service } = this.#runtime;
-    const ids = this.#queues.map((queue) => recordId.queue(service, queue));
-    const records = await engine.records(ids);
-    for (const [index, queue] of this.#queues.entries()) {
+    const queues = [...new Set([...this.#lanes].map((lane) => lane.ask.queue))];
+    const records = await engine.records(queues.map((queue) => recordId.queue(service, queue)));
+    for (const [index, queue] of queues.entries()) {
       const settings = records[index]?.body as unknown as QueueSettings | undefined;
       if (typeof settings?.maxActive === "number") this.#limits.set(queue, settings.maxActive);
       else this.#limits.delete(queue);

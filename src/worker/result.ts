@@ -1,12 +1,13 @@
 /**
  * What a handler gives as the result of its job: checked against the type's schema, and as the JSON that is stored.
  */
+
+import { cut } from "../client/job-error.js";
 import { issuesSentence, type Validation, validate } from "../contract/schema.js";
 import type { JobError } from "../core/job.js";
 import { jsonText } from "../core/json.js";
 import type { Outcome } from "./conclude.js";
 import type { Hold } from "./hold.js";
-import { cut } from "./job-error.js";
 
 /** The outcome of a returned value: the result to store, or that there can be none. */
 export function resultOutcome(hold: Hold, returned: unknown): Outcome | Promise<Outcome> {
@@ -41,6 +42,8 @@ export function notValid(
 export function terminated(
   reason: JobError["reason"],
   message: string,
+  code?: string,
 ): Extract<Outcome, { kind: "terminated" }> {
-  return { kind: "terminated", error: { message: cut(message), reason } };
+  const error = { message: cut(message), reason };
+  return { kind: "terminated", error: code === undefined ? error : { ...error, code } };
 }

@@ -3,6 +3,8 @@
  * what a handler never touches costs nothing. Methods are getters that give closures,
  * so that `({ payload, log }) => …` works.
  */
+
+import { cut } from "../client/job-error.js";
 import type { Runtime } from "../client/runtime.js";
 import type { JobContext, LogEntry, Progress } from "../core/job.js";
 import { type Json, jsonText } from "../core/json.js";
@@ -10,8 +12,8 @@ import type { ActiveJob, AnyComplete, AnyPrepare, KeyHold } from "./active-job.j
 import { type BlockerOutcome, loadBlockers } from "./blockers.js";
 import { type CompleteParts, complete } from "./complete.js";
 import type { Hold } from "./hold.js";
-import { cut } from "./job-error.js";
 import type { Leases } from "./leases.js";
+import type { MiddlewareStack } from "./middleware.js";
 import { ignorable, type Notes } from "./notes.js";
 import { latePrepare, Phases } from "./phases.js";
 
@@ -26,6 +28,8 @@ const levels: readonly string[] = ["info", "warn", "error"] satisfies LogEntry["
 /** What a running job works with. */
 export interface RunningJobParts extends CompleteParts {
   readonly leases: Leases;
+  /** The middleware of the whole service. */
+  readonly middleware: MiddlewareStack;
 }
 
 export class RunningJob implements ActiveJob<unknown> {

@@ -59,6 +59,8 @@ export interface SettlementsOptions {
   readonly runtime: Runtime;
   /** A batch was handed to the store, so that a claim may follow in the same commit. */
   readonly onSent: () => void;
+  /** An outcome is stored; `job` is what it was decided on. */
+  readonly onStored: (hold: Hold, job: Job, event: JobEvent) => void;
   /** An outcome is stored, ignored or given up; the handler may still run (`settled`). */
   readonly onOver: (hold: Hold) => void;
 }
@@ -201,6 +203,7 @@ export class Settlements {
       const fields = { ...jobFields(job), tries: event.tries, error: event.error };
       this.#runtime.logger.error(fields, `A job has ended as ${event.name}.`);
     }
+    this.#options.onStored(hold, job, event);
     return removalOf({ hold, job }, event, this.#runtime);
   }
 
@@ -215,8 +218,10 @@ export class Settlements {
       const found = loaded[index];
       // Of a deleted job nothing is left to settle, but its slots wait for this worker's word.
       if (!found) stale.push({ settlement, job: null });
-      else if (wasStored(settlement, found)) this.#over(settlement, stored);
-      else if (!this.#decideAgain(settlement, found.job, now)) {
+      else if (wasStored(settlement, found)) {
+        this.#stored(settlement);
+        this.#over(settlement, stored);
+      } else if (!this.#decideAgain(settlement, found.job, now)) {
         stale.push({ settlement, job: found.job });
       }
     }

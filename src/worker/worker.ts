@@ -11,13 +11,18 @@ import { jobFields } from "../engine/logger.js";
 import { type AttemptOutcome, runAttempt } from "./attempt.js";
 import { Claims } from "./claims.js";
 import { conclude } from "./conclude.js";
+import { Discovery } from "./discovery.js";
 import { Hold } from "./hold.js";
 import { Holds } from "./holds.js";
-import { createLane, type Handler, type WorkerJob, type WorkerLane } from "./lane.js";
+import { WorkerHooks } from "./hooks.js";
+import type { Handler, WorkerJob, WorkerLane } from "./lane.js";
+import { Lanes } from "./lanes.js";
 import { Leases } from "./leases.js";
+import { MiddlewareStack } from "./middleware.js";
 import { Notes } from "./notes.js";
 import { Presence } from "./presence.js";
 import { QueueLimits } from "./queue-limits.js";
+import type { Router } from "./route.js";
 import type { RunningJobParts } from "./running-job.js";
 import { Settlements } from "./settlements.js";
 import { triedOf } from "./tried.js";
@@ -35,6 +40,10 @@ export interface WorkerOptions {
   readonly client: Client;
   /** One entry for each type and version. */
   readonly jobs: readonly WorkerJob[];
+  /** Handlers for types that no contract names. */
+  readonly router?: Router;
+  /** The middleware of the whole service; none by default. */
+  readonly middleware?: MiddlewareStack;
   /** How many jobs of all types the process runs at once; the sum over the types by default. */
   readonly concurrency?: number;
   /** How long handlers that were asked to stop may take; 10 s by default. */
@@ -72,35 +81,42 @@ export function createWorker(options: WorkerOptions): Worker {
 class JobWorker implements Worker {
   readonly #runtime: Runtime;
   readonly #parts: RunningJobParts;
-  readonly #concurrency: number;
+  readonly #lanes: Lanes;
+  readonly #concurrency: number | undefined;
   readonly #graceMs: number;
   readonly #holds: Holds;
   readonly #leases: Leases;
   readonly #notes: Notes;
   readonly #settlements: Settlements;
+  readonly #hooks: WorkerHooks;
   readonly #claims: Claims;
   readonly #limits: QueueLimits;
   readonly #presence: Presence;
+  readonly #discovery: Discovery | undefined;
   #state: WorkerState = "new";
   #running = 0;
+  #isAnnounced = false;
   #onDrained: (() => void) | undefined;
   #stopListening: (() => void) | undefined;
   #stopped: Promise<void> | undefined;
 
   constructor(options: WorkerOptions) {
-    const { client, graceMs = graceDefaultMs, packageVersion = "unknown" } = options;
+    const { client, graceMs = graceDefaultMs, packageVersion = "unknown", router } = options;
     const { runtime } = client;
-    const lanes = lanesOf(options.jobs);
+    const lanes = new Lanes(options.jobs);
+    this.#lanes = lanes;
     this.#runtime = runtime;
     this.#graceMs = graceMs;
-    this.#concurrency =
-      options.concurrency ?? lanes.reduce((sum, lane) => sum + lane.settings.concurrency, 0);
+    this.#concurrency = options.concurrency;
     this.#holds = new Holds({ runtime, graceMs, onAbandoned: (hold) => this.#freePlace(hold) });
-    const renewMs = Math.min(...lanes.map((lane) => lane.renewMs));
+    const renewals = [...lanes].map((lane) => lane.renewMs);
+    const renewMs = Math.min(...renewals, router?.renewMs ?? Number.POSITIVE_INFINITY);
     this.#leases = new Leases(runtime, this.#holds, renewMs);
     this.#notes = new Notes(runtime, this.#holds);
+    this.#hooks = new WorkerHooks(runtime);
     this.#settlements = new Settlements({
       runtime,
+      onStored: (hold, job, event) => this.#hooks.stored(hold, job, event),
       onSent: () => this.#claims.poke(),
       onOver: (hold) => this.#over(hold),
     });
@@ -109,25 +125,26 @@ class JobWorker implements Worker {
       notes: this.#notes,
       leases: this.#leases,
       settlements: this.#settlements,
+      hooks: this.#hooks,
       transactions: options.transactions,
+      middleware: options.middleware ?? new MiddlewareStack(),
     };
-    this.#limits = new QueueLimits(
-      runtime,
-      lanes.map((lane) => lane.ask.queue),
-    );
+    this.#limits = new QueueLimits(runtime, lanes);
     this.#claims = new Claims({
       runtime,
       lanes,
       limits: this.#limits,
-      free: () => Math.min(this.#concurrency - this.#running, this.#unsettledFree()),
+      free: () => Math.min(this.#places() - this.#running, this.#unsettledFree()),
       onClaimed: (lane, claimed, askedAt) => this.#take(lane, claimed, askedAt),
     });
     this.#presence = new Presence({
       runtime,
       lanes,
       packageVersion,
-      concurrency: this.#concurrency,
+      concurrency: () => this.#places(),
     });
+    const onFound = () => this.#found();
+    this.#discovery = router && new Discovery({ client, lanes, router, onFound });
   }
 
   get state(): WorkerState {
@@ -143,7 +160,9 @@ class JobWorker implements Worker {
       throw new Error(`The worker is ${this.#state}; a worker is started once. Make a new one.`);
     }
     this.#state = "running";
+    await this.#discovery?.start();
     await Promise.all([this.#presence.start(), this.#limits.start()]);
+    this.#isAnnounced = true;
     if (this.#state !== "running") return;
     this.#stopListening = this.#runtime.engine.wake("cancel", () => this.#leases.hint());
     this.#claims.start();
@@ -175,18 +194,26 @@ class JobWorker implements Worker {
       logger.info({ running: this.#running }, "The worker stops and waits for its handlers.");
     }
     for (const hold of this.#holds) this.#holds.abort(hold, "shutdown");
-    await this.#inTime(this.#claims.stop(), "a claim is under way");
+    await this.#discovery?.stop();
+    await this.#inTime(this.#claims.stop(), "a claim is under way: the store does not answer");
     // Handlers that do not stop are abandoned after the grace time, which ends this wait, too.
     if (this.#running > 0) {
       await new Promise<void>((resolve) => {
         this.#onDrained = resolve;
       });
     }
-    await this.#inTime(this.#settlements.idle(), "outcomes are not stored");
-    await this.#inTime(this.#presence.stop(), "its presence is not withdrawn");
+    await this.#inTime(
+      this.#settlements.idle(),
+      "outcomes are not stored: the store does not answer",
+    );
+    await this.#inTime(this.#hooks.idle(), "hooks have not returned");
+    await this.#inTime(
+      this.#presence.stop(),
+      "its presence is not withdrawn: the store does not answer",
+    );
   }
 
-  /** A store that does not answer must not hold up the end of the process for long. */
+  /** A store or a hook that does not answer must not hold up the end of the process for long. */
   async #inTime(work: Promise<void>, otherwise: string): Promise<void> {
     const { clock, logger } = this.#runtime;
     let callOff = () => {};
@@ -195,7 +222,7 @@ class JobWorker implements Worker {
     });
     if (await Promise.race([work.then(() => false), tooLong])) {
       const fields = { outcomes: this.#settlements.unsettled };
-      logger.error(fields, `The worker stops while ${otherwise}: the store does not answer.`);
+      logger.error(fields, `The worker stops while ${otherwise}.`);
     }
     callOff();
   }
@@ -265,20 +292,18 @@ class JobWorker implements Worker {
   }
 
   #unsettledFree(): number {
-    return unsettledShareMax * this.#concurrency - this.#settlements.unsettled;
+    return unsettledShareMax * this.#places() - this.#settlements.unsettled;
   }
-}
 
-function lanesOf(jobs: readonly WorkerJob[]): readonly WorkerLane[] {
-  const lanes = new Map<string, WorkerLane>();
-  for (const job of jobs) {
-    const { type, definition } = job.bound;
-    const name = `${type}@${definition.settings.version}`;
-    if (lanes.has(name)) {
-      const version = definition.settings.version;
-      throw new Error(`Version ${version} of ${type} has two handlers; give each version one.`);
-    }
-    lanes.set(name, createLane(job));
+  /** How many jobs of all types run at once. Routes may add lanes at any time. */
+  #places(): number {
+    return this.#concurrency ?? this.#lanes.concurrency;
   }
-  return [...lanes.values()];
+
+  /** Lanes of routes were found. */
+  #found(): void {
+    if (!this.#isAnnounced) return;
+    void this.#presence.renew();
+    this.#claims.poke();
+  }
 }

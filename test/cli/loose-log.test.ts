@@ -11,13 +11,14 @@ const mill = defineService("mill", { grind: defineJob({ payload: z.object({}) })
 
 /** The log of a job that ran, told its progress, and was deleted or not. */
 async function logOf(isDeleted: boolean): Promise<readonly JobEvent[]> {
-  const { service, drain } = await testService(mill);
+  const test = await testService(mill);
+  const { service } = test;
   onTestFinished(() => service.stop());
   service.jobs.grind.handle(async ({ progress }) => {
     await progress({ current: 1 });
   });
   const ref = await service.jobs.grind.create({}).orThrow();
-  await drain();
+  await test.drain();
   const events = [...(await ref.events().orThrow())];
   if (!isDeleted) return events;
   const last = events.at(-1);

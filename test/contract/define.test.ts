@@ -80,7 +80,9 @@ const refused: readonly (readonly [field: string, options: object, message: RegE
   ["isolate.cpu", { isolate: { cpu: 1 } }, /use one of memoryMb, cpuSeconds/],
   ["blockers", { blockers: ["invoice"] }, /must name job types/],
   ["blockers", { blockers: {} }, /must name job types/],
-  ["onStart", { onStart: () => {} }, /not supported/],
+  ["onStart", { onStart: () => {} }, /not an option/],
+  ["hooks.onStart", { hooks: { onStart: "send" } }, /must be a function/],
+  ["hooks.onEnded", { hooks: { onEnded: () => {} } }, /not an option; use one of onStart/],
   ["continuations", { continuations: "ship" }, /must be a list of job types/],
 ];
 

@@ -103,6 +103,7 @@ const wishNames = [
   "exhaust",
   "releaseKey",
   "reportStale",
+  "reportHook",
   "retry",
   "dismiss",
   "delete",
@@ -224,6 +225,8 @@ function commandOf(wish: Wish, job: Job | null, eventId: string, now: number): C
       return { command: "releaseKey", ...origin };
     case "reportStale":
       return { command: "reportStale", ...origin, token, outcome: "completed" };
+    case "reportHook":
+      return { command: "reportHook", ...origin, hook: "onEnd", error };
     case "retry":
       return { command: "retry", ...origin, runAt: now, force: wish.force };
     case "dismiss":
@@ -266,6 +269,7 @@ const eventData: { readonly [Name in EventName]: object } = {
   stale: { cause: "lapsed" },
   keyBlocked: {},
   staleCompletionIgnored: { outcome: "completed" },
+  hookFailed: { hook: "onEnd", error },
   dead: { error },
   retried: { runAt: 0 },
   dismissed: {},

@@ -3,7 +3,7 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { connect, defineJob, defineService, type Engine } from "millrace";
+import { type CloudEvent, connect, defineJob, defineService, type Engine } from "millrace";
 import { JobsClient, startAdmin } from "millrace/nats";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
@@ -121,4 +121,38 @@ it("removes the log of a job that a service has deleted and could not remove", a
   expect(await admin.engine.prune(admin.engine.now() + 1)).toBe(1);
   const again = await limited.jobs.waits.create({ number: 2 }, { id: ref.id }).orThrow();
   expect((await again.events().orThrow()).map(({ name }) => name)).toEqual(["created"]);
+});
+
+it("announces every event once as a CloudEvent, whatever number of admin runtimes there is", async () => {
+  const { start, service, url, prefix } = await deployment();
+  const connection = await natsConnection(url);
+  const heard: { subject: string; event: CloudEvent }[] = [];
+  const ended = new Promise<void>((resolve) => {
+    connection.subscribe(`${prefix}.events.>`, {
+      callback: (_error, message) => {
+        heard.push({ subject: message.subject, event: message.json<CloudEvent>() });
+        if (message.subject.endsWith(".waits.completed")) resolve();
+      },
+    });
+  });
+  await connection.flush();
+  await start();
+  await start();
+  await service.start();
+  const first = await service.jobs.plain.create({ number: 7 }).orThrow();
+  await first.wait().orThrow();
+  await service.jobs.waits.run({ number: 8 }).orThrow();
+  await ended;
+  const told = heard.filter(({ event }) => event.subject === first.id);
+  expect(told.map(({ subject }) => subject.slice(prefix.length))).toEqual([
+    ".events.shop.plain.created",
+    ".events.shop.plain.started",
+    ".events.shop.plain.completed",
+  ]);
+  expect(told[0]?.event).toMatchObject({
+    specversion: "1.0",
+    type: "millrace.job.created",
+    source: "/millrace/shop",
+  });
+  expect(told[0]?.event.data).not.toHaveProperty("payload");
 });

@@ -3,6 +3,7 @@
  */
 import assert from "node:assert/strict";
 import type { FeedItem } from "../../engine/engine.js";
+import { InvalidCursor } from "../../engine/errors.js";
 import { concern } from "../case.js";
 import { defaults, type Environment } from "../environment.js";
 
@@ -14,6 +15,14 @@ async function take(env: Environment, count: number, cursor: string | null = nul
     items.push(item);
     if (items.length === count) stop.abort();
   }
+  return items;
+}
+
+/** Reads what is stored after a cursor. */
+async function stored(env: Environment, cursor: string | null): Promise<readonly FeedItem[]> {
+  const items: FeedItem[] = [];
+  for await (const item of env.engine.tail(cursor, new AbortController().signal, "stored"))
+    items.push(item);
   return items;
 }
 
@@ -73,6 +82,34 @@ export const feedCases = concern("feed", [
       await env.create({ id: "new" });
       await env.command("new", { command: "cancel" });
       assert.deepEqual(names(await reading), ["new created", "new cancelled"]);
+    },
+  },
+  {
+    name: "a reader of what is stored ends with it, from any cursor",
+    async run(env) {
+      assert.deepEqual(await stored(env, null), []);
+      await env.createMany(5);
+      const all = await stored(env, null);
+      assert.equal(all.length, 5);
+      const job = await env.claimOne();
+      // A ticket may be the newest of all, and is no event of the feed.
+      await env.complete(job);
+      const since = await stored(env, all[4]?.cursor ?? null);
+      assert.deepEqual(names(since), [`${job.id} started`, `${job.id} completed`]);
+      for (const [index, { cursor }] of all.entries())
+        assert.deepEqual(
+          names(await stored(env, cursor)),
+          names([...all.slice(index + 1), ...since]),
+        );
+      assert.deepEqual(await stored(env, await env.engine.head()), []);
+    },
+  },
+  {
+    name: "a text that is no cursor is refused",
+    async run(env) {
+      await env.create();
+      for (const cursor of ["x", "-1", "1.5", "5:3:", "1:9:7,2", "//1", "99999999999999999999"])
+        await assert.rejects(stored(env, cursor), InvalidCursor);
     },
   },
   {

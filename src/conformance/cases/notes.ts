@@ -107,6 +107,27 @@ export const noteCases = concern("notes", [
     },
   },
   {
+    name: "a failed hook is a note of a job in any state, and changes nothing of it",
+    async run(env) {
+      const { id } = await env.create();
+      const error = { message: "no paper", reason: "hook" } as const;
+      const fail = async (hook: "onStart" | "onEnd") => {
+        const job = await env.load(id);
+        const note = env.event(job, { command: "reportHook", hook, error });
+        assert.deepEqual(await env.engine.note([note]), [true]);
+        assert.deepEqual(await env.load(id), job);
+        return note;
+      };
+      const early = await fail("onStart");
+      const job = await env.claimOne();
+      const started = await fail("onStart");
+      await env.complete(job);
+      const ended = await fail("onEnd");
+      const notes = (await env.history(id)).filter(({ name }) => name === "hookFailed");
+      assert.deepEqual(notes, [early, started, ended]);
+    },
+  },
+  {
     name: "an agent's acknowledgement is a note of a waiting or active job",
     async run(env) {
       const waiting = await env.create({ agent: "agent-1" });

@@ -123,6 +123,9 @@ export const recordCases = concern("records", [
         (await engine.query("records", { prefix, ...(limit && { limit }) })).map(({ id }) => id);
       assert.deepEqual(await found("worker/a/"), ["worker/a/1", "worker/a/2"]);
       assert.deepEqual(await found("worker/", 2), ["worker/a/1", "worker/a/2"]);
+      await engine.swap([{ id: "worker/b", expect: 0, body: "b" }]);
+      const all = ["worker/a/1", "worker/a/2", "worker/ab/1", "worker/b"];
+      assert.deepEqual(await found("worker/"), all);
       assert.deepEqual(await found("worker_"), ["worker_a"]);
       assert.deepEqual(await found("w%"), ["w%"]);
       assert.deepEqual(await found("nothing"), []);
@@ -197,6 +200,34 @@ export const idempotencyCases = concern("records with events", [
       assert.deepEqual(await env.append(change), { outcome: "appended" });
       const [held, written] = await env.engine.records(["test/held", "test/new"]);
       assert.deepEqual([held, written?.version], [null, 1]);
+    },
+  },
+  {
+    name: "a record after the event that has moved on refuses it",
+    async run(env) {
+      await env.engine.swap([{ id: "test/moved", expect: 0, body: 1 }]);
+      await env.engine.swap([{ id: "test/moved", expect: 1, body: 2 }]);
+      const current = { id: "test/moved", version: 2, body: 2 };
+      const after = [{ id: "test/moved", expect: 1, body: 3 }];
+      const change = { ...env.creation({ id: "job" }), records: { before: [], after } };
+      assert.deepEqual(await env.append(change), { outcome: "record_conflict", current });
+      assert.equal(await env.find("job"), null);
+      assert.deepEqual(await env.engine.records(["test/moved"]), [current]);
+    },
+  },
+  {
+    name: "of creates of one job that move a record on exactly one is stored, and moves it once",
+    needs: ["shared"],
+    async run(env) {
+      const other = env.at(await env.open());
+      await env.engine.swap([{ id: "test/schedule", expect: 0, body: 0 }]);
+      const after = [{ id: "test/schedule", expect: 1, body: 1 }];
+      const creates = Array.from({ length: 6 }, (_, index) => {
+        const change = env.creation({ id: "instant" });
+        return (index % 2 ? env : other).append({ ...change, records: { before: [], after } });
+      });
+      assert.equal(tally(await Promise.all(creates)).appended, 1);
+      assert.equal((await env.engine.records(["test/schedule"]))[0]?.version, 2);
     },
   },
   {

@@ -13,6 +13,7 @@ import type {
   DueAsk,
   DueJob,
   Engine,
+  FeedExtent,
   FeedItem,
   HeldLease,
   LoadedJob,
@@ -155,8 +156,12 @@ class MemoryEngine implements Engine {
     return this.#step((store) => answers[name](store, ask));
   }
 
-  tail(cursor: string | null, signal: AbortSignal): AsyncIterable<FeedItem> {
-    return this.#step((store) => store.feed.read(cursor === null ? 0 : Number(cursor), signal));
+  tail(
+    cursor: string | null,
+    signal: AbortSignal,
+    extent: FeedExtent = "live",
+  ): AsyncIterable<FeedItem> {
+    return this.#step((store) => store.feed.read(cursor, signal, extent));
   }
 
   async head(): Promise<string> {

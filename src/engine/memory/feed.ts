@@ -2,7 +2,8 @@
  * The feed: every event in the order in which it was stored, and readers that follow it live.
  */
 import type { JobEvent } from "../../core/event.js";
-import type { FeedItem } from "../engine.js";
+import type { FeedExtent, FeedItem } from "../engine.js";
+import { feedPosition } from "../feed-position.js";
 
 /** All events by their position, counted from 1. Forgotten ones leave a hole. */
 export class Feed {
@@ -41,10 +42,15 @@ export class Feed {
     return count;
   }
 
-  /** Every event after a position, then live ones, until the signal aborts or the feed is closed. */
-  async *read(after: number, signal: AbortSignal): AsyncGenerator<FeedItem, void, undefined> {
-    let position = after;
-    while (!signal.aborted && !this.#closed) {
+  /** Every event after a cursor, then live ones if they are asked for, until the signal aborts or the feed is closed. */
+  async *read(
+    cursor: string | null,
+    signal: AbortSignal,
+    extent: FeedExtent,
+  ): AsyncGenerator<FeedItem, void, undefined> {
+    let position = feedPosition(cursor);
+    const end = extent === "live" ? Number.POSITIVE_INFINITY : this.head;
+    while (!signal.aborted && !this.#closed && position < end) {
       if (position >= this.head) {
         await this.#news(signal);
         continue;

@@ -15,6 +15,7 @@ import type {
   DueJob,
   Engine,
   EngineHealth,
+  FeedExtent,
   FeedItem,
   HeldLease,
   LoadedJob,
@@ -24,6 +25,7 @@ import type {
   WakeTopic,
 } from "../engine.js";
 import { StoreClosed, transactionsNotSupported } from "../errors.js";
+import { feedPosition } from "../feed-position.js";
 import { openProjection } from "../projection/open.js";
 import type { Projection, ProjectionStatus } from "../projection/projection.js";
 import type { Queries, QueryName } from "../query.js";
@@ -325,10 +327,16 @@ export class NatsEngine implements Engine {
     return this.#call(() => this.#readModel.rebuild());
   }
 
-  async *tail(cursor: string | null, signal: AbortSignal): AsyncIterable<FeedItem> {
+  async *tail(
+    cursor: string | null,
+    signal: AbortSignal,
+    extent: FeedExtent = "live",
+  ): AsyncIterable<FeedItem> {
     this.#mustBeOpen();
     const both = AbortSignal.any([signal, this.#stop.signal]);
-    const after = Number(cursor ?? 0);
+    const after = feedPosition(cursor);
+    const end = extent === "live" ? Number.POSITIVE_INFINITY : Number(await this.head());
+    if (after >= end) return;
     for await (const messages of this.#port.follow(
       "jobs",
       this.#subjects.feedFilter(),
@@ -340,6 +348,7 @@ export class NatsEngine implements Engine {
         const event = eventOf(message);
         const isTold = event.name !== "ready" && event.name !== (unreadable as string);
         if (isTold) yield { cursor: String(message.seq), event };
+        if (message.seq >= end) return;
       }
     }
   }

@@ -14,7 +14,7 @@ import { priorityLanes, Subjects, tokenOf } from "./subjects.js";
 export type Role =
   /** Creates and runs its own jobs. Names of `others` are kept from it; knowing them is all that this needs. */
   | { readonly kind: "service"; readonly manifest: Manifest; readonly others?: readonly Manifest[] }
-  /** Makes the streams, projects, answers the admin calls and removes what is old. */
+  /** Makes the streams, projects, announces events, answers the admin calls and removes what is old. */
   | { readonly kind: "admin" }
   /** Sees what happens and asks, but changes nothing. */
   | { readonly kind: "observer" }
@@ -152,6 +152,7 @@ function adminPermissions(scope: PermissionScope): Permissions {
         `${prefix}.jobs.>`,
         `${prefix}.notes.>`,
         `${prefix}.hints.>`,
+        `${prefix}.events.>`,
         ...recordSubjects(scope, `$KV.${recordsBucket}.>`),
         ...streams.flatMap((stream) => [`$JS.ACK.${stream}.>`, `$JS.FC.${stream}.>`]),
         ...apisOf(scope).flatMap((api) => streams.flatMap((stream) => manageSubjects(api, stream))),
@@ -198,7 +199,12 @@ function askerPermissions({ prefix }: PermissionScope, calls: readonly string[])
       ],
     },
     subscribe: {
-      allow: [`${inboxPrefix(prefix)}.>`, `${prefix}.jobs.>`, `${prefix}.notes.>`],
+      allow: [
+        `${inboxPrefix(prefix)}.>`,
+        `${prefix}.jobs.>`,
+        `${prefix}.notes.>`,
+        `${prefix}.events.>`,
+      ],
     },
   };
 }

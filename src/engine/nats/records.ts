@@ -56,8 +56,10 @@ export class Records {
 
   /** Records under a part of their ids, in the order of the ids. */
   async list(prefix: string): Promise<readonly StoredRecord[]> {
-    const messages = await this.#port.read("records", this.#filter(prefix));
-    const records = messages.map((message) => this.read(message).record);
+    const messages = await Promise.all(
+      this.#filters(prefix).map((filter) => this.#port.read("records", filter)),
+    );
+    const records = messages.flat().map((message) => this.read(message).record);
     return records
       .filter((record) => record?.id.startsWith(prefix) === true)
       .map((record) => record as StoredRecord)
@@ -143,12 +145,14 @@ export class Records {
   }
 
   /** The subjects under which the records of a prefix lie, and maybe others. */
-  #filter(prefix: string): string {
+  #filters(prefix: string): readonly string[] {
     const [kind = "", service = "", ...rest] = prefix.split("/");
-    if (!prefix.includes("/")) return this.all;
+    if (!prefix.includes("/")) return [this.all];
     const owner = rest.length > 0 ? service : this.#scope;
-    const tokens = [owner === undefined ? "*" : tokenOf(owner), tokenOf(kind), ">"];
-    return `$KV.${this.#bucket}.${tokens.join(".")}`;
+    const kindOfOwner = `${owner === undefined ? "*" : tokenOf(owner)}.${tokenOf(kind)}`;
+    // An id such as `contract/shop` ends with its owner.
+    const ends = rest.length > 0 ? [".>"] : ["", ".>"];
+    return ends.map((end) => `$KV.${this.#bucket}.${kindOfOwner}${end}`);
   }
 }
 

@@ -67,6 +67,11 @@ export class Subjects {
     return `${this.prefix}.notes.${tokenOf(service)}.${tokenOf(type)}.${tokenOf(jobId)}.${name}`;
   }
 
+  /** Where an event is announced to whoever listens. No stream holds these subjects. */
+  announcement({ service, type, name }: JobEvent): string {
+    return `${this.prefix}.events.${tokenOf(service)}.${tokenOf(type)}.${name}`;
+  }
+
   /** Everything that changes a job. Appends compare under this filter, always written the same. */
   jobFilter(service: string, id: string): string {
     return `${this.prefix}.jobs.${tokenOf(service)}.*.${tokenOf(id)}.>`;

@@ -13,6 +13,7 @@ import type {
   DueJob,
   Engine,
   EngineHealth,
+  FeedExtent,
   FeedItem,
   HeldLease,
   LoadedJob,
@@ -21,7 +22,7 @@ import type {
   TokenLease,
   WakeTopic,
 } from "../engine.js";
-import { StoreClosed, StoreFailed, TransactionRefused } from "../errors.js";
+import { StoreClosed, TransactionRefused } from "../errors.js";
 import type { Queries, QueryName } from "../query.js";
 import type { RecordWrite, StoredRecord, SwapOutcome } from "../record.js";
 import { isNote, noteChange } from "../sql/change.js";
@@ -36,7 +37,7 @@ import { type Address, addressOf } from "./address.js";
 import { CommitWatch } from "./commit-watch.js";
 import { Database, loadDriver } from "./driver.js";
 import { Enlisted } from "./enlist.js";
-import { currentSnapshot, cursorOf, type FeedPlace, feedStart, placeOf, readFeed } from "./feed.js";
+import { currentSnapshot, cursorOf, feedStart, placeOf, readFeed } from "./feed.js";
 import { isUnblock } from "./plain-unblock.js";
 import { readLogs } from "./read.js";
 import { Wake } from "./wake.js";
@@ -213,12 +214,17 @@ class PostgresEngine implements Engine {
     return (await this.#ask("query", { name, ask })) as Queries[Name]["answer"];
   }
 
-  async *tail(cursor: string | null, signal: AbortSignal): AsyncIterable<FeedItem> {
-    let place = cursor === null ? feedStart : this.#place(cursor);
+  async *tail(
+    cursor: string | null,
+    signal: AbortSignal,
+    extent: FeedExtent = "live",
+  ): AsyncIterable<FeedItem> {
+    let place = cursor === null ? feedStart : placeOf(cursor);
     while (!signal.aborted && this.#closed === null) {
       const committed = this.#commits.next(signal);
       try {
-        const until = place.until ?? (await this.#read(currentSnapshot(place.seen)));
+        const begun = place.until;
+        const until = begun ?? (await this.#read(currentSnapshot(place.seen)));
         const rows = await this.#read(readFeed(place, until, feedChunk));
         for (const { seq, head, values } of rows) {
           if (signal.aborted) return;
@@ -227,18 +233,14 @@ class PostgresEngine implements Engine {
         }
         if (rows.length === feedChunk) continue;
         place = { seen: until, until: null, seq: 0 };
+        // An older snapshot has been read to its end, and more may have been committed since.
+        if (begun !== null) continue;
+        if (extent === "stored") return;
         await committed.wait;
       } finally {
         committed.cancel();
       }
     }
-  }
-
-  #place(cursor: string): FeedPlace {
-    const place = placeOf(cursor);
-    if (place) return place;
-    const message = `"${cursor}" is not a cursor of this store's feed; use one that tail or head gave.`;
-    throw new StoreFailed({ url: this.url, message });
   }
 
   head(): Promise<string> {

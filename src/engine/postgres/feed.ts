@@ -3,6 +3,7 @@
  * one that was read already. A cursor is therefore a snapshot: what it sees has been read. The next page is what a newer
  * snapshot sees besides, in the order of positions, in which the events of a job always follow each other.
  */
+import { invalidCursor } from "../errors.js";
 import {
   type EventValues,
   eventColumns,
@@ -28,15 +29,28 @@ export function cursorOf({ seen, until, seq }: FeedPlace): string {
   return until === null ? (seen ?? "") : `${seen ?? ""}/${until}/${seq}`;
 }
 
-/** The place that a text names, or `null` for a text that names none. */
-export function placeOf(cursor: string): FeedPlace | null {
-  const [seen = "", until, seq] = cursor.split("/");
-  const isSnapshot = (part: string) => /^\d+:\d+:[\d,]*$/.test(part);
-  if (seen !== "" && !isSnapshot(seen)) return null;
+/** The place that a text names. */
+export function placeOf(cursor: string): FeedPlace {
+  const [seen = "", until, seq, more] = cursor.split("/");
   const known = seen === "" ? null : seen;
-  if (until === undefined) return { seen: known, until: null, seq: 0 };
-  if (!isSnapshot(until) || seq === undefined || !/^\d+$/.test(seq)) return null;
-  return { seen: known, until, seq: Number(seq) };
+  const isPlace =
+    more === undefined &&
+    (known === null ? until !== undefined : isSnapshot(known)) &&
+    (until === undefined || (isSnapshot(until) && /^\d{1,15}$/.test(seq ?? "")));
+  if (!isPlace) throw invalidCursor(cursor);
+  return { seen: known, until: until ?? null, seq: Number(seq ?? 0) };
+}
+
+/** Whether the server takes a text as a snapshot. */
+function isSnapshot(part: string): boolean {
+  if (!/^[1-9]\d{0,14}:[1-9]\d{0,14}:(\d{1,15}(,\d{1,15})*)?$/.test(part)) return false;
+  const { xmin, xmax, running } = parseSnapshot(part);
+  let before = xmin;
+  for (const xid of running) {
+    if (xid < before || xid >= xmax) return false;
+    before = xid;
+  }
+  return xmin <= xmax;
 }
 
 /** An event of the feed as values. A deleted job has no head any more. */

@@ -111,6 +111,7 @@ function* changeKnown(
     case "emitted":
     case "heartbeat":
     case "staleCompletionIgnored":
+    case "hookFailed":
       return known;
     case "unblocked":
     case "unreachable":

@@ -24,6 +24,10 @@ export function* appendChange(tx: Transaction, change: FlatChange): Step<AppendO
     const current = yield* blockingRecord(tx, write);
     if (current !== "free") return { outcome: "record_conflict", current };
   }
+  for (const write of change.after ?? []) {
+    const current = yield* blockingRecord(tx, write);
+    if (current !== "free") return { outcome: "record_conflict", current };
+  }
   const refusal = change.follow && (yield* followRefusal(tx, change.follow));
   if (refusal) return refusal;
   const outcome = change.create

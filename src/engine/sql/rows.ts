@@ -82,6 +82,7 @@ const dataNames: {
   stale: ["token", "cause"],
   keyBlocked: ["token"],
   staleCompletionIgnored: ["token", "outcome"],
+  hookFailed: ["hook", "error"],
   dead: ["token", "error"],
   retried: ["runAt", "forced"],
   dismissed: ["reason"],
@@ -117,6 +118,8 @@ export function createdBody(event: EventOf<"created">): string {
     chainId: event.chainId,
     parentId: event.parentId,
     agent: event.agent,
+    signature: event.signature,
+    secret: event.secret,
   });
 }
 

@@ -18,6 +18,7 @@ import type {
   DueJob,
   Engine,
   EngineHealth,
+  FeedExtent,
   FeedItem,
   HeldLease,
   LoadedJob,
@@ -27,6 +28,7 @@ import type {
   WakeTopic,
 } from "../engine.js";
 import { StoreClosed } from "../errors.js";
+import { feedPosition } from "../feed-position.js";
 import type { Queries, QueryName } from "../query.js";
 import type { RecordWrite, StoredRecord, SwapOutcome } from "../record.js";
 import { flatChange, isNote, noteChange } from "../sql/change.js";
@@ -202,8 +204,12 @@ class SqliteEngine implements Engine {
     return (await this.#read("query", { name, ask })) as Queries[Name]["answer"];
   }
 
-  async *tail(cursor: string | null, signal: AbortSignal): AsyncIterable<FeedItem> {
-    let after = cursor === null ? 0 : Number(cursor);
+  async *tail(
+    cursor: string | null,
+    signal: AbortSignal,
+    extent: FeedExtent = "live",
+  ): AsyncIterable<FeedItem> {
+    let after = feedPosition(cursor);
     while (!signal.aborted && this.#closed === null) {
       const committed = this.#commits.next(signal);
       try {
@@ -214,7 +220,9 @@ class SqliteEngine implements Engine {
           const head = row.head && headOf(row.head);
           yield { cursor: String(row.seq), event: eventFrom(head, row.values) };
         }
-        if (rows.length < feedChunk) await committed.wait;
+        if (rows.length === feedChunk) continue;
+        if (extent === "stored") return;
+        await committed.wait;
       } finally {
         committed.cancel();
       }

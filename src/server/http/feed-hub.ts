@@ -15,6 +15,9 @@ const keptMax = 5_000;
 /** How many events a listener may be behind before it is sent away, to come back with its cursor. */
 const behindMax = 3 * keptMax;
 
+/** A listener that had fewer events than this to read is near the end. */
+const nearMax = 1_000;
+
 /** Stands for the beginning of the feed where a cursor is asked for. */
 export const feedStart = "start";
 
@@ -45,6 +48,9 @@ export class ListenerBehind extends Error {}
 /** What a listener has not taken yet, and how it is told that there is more. */
 class Listener {
   readonly queue: FeedEvent[] = [];
+  /** The events that it has read itself of late and may be told once more. */
+  readonly #read = new Set<string>();
+  #told = 0;
   isBehind = false;
   wake: () => void = () => {};
 
@@ -52,6 +58,24 @@ class Listener {
     if (this.queue.length >= behindMax) this.isBehind = true;
     else this.queue.push(item);
     this.wake();
+  }
+
+  /** Takes the next event that it has not read itself. */
+  shift(): FeedEvent | undefined {
+    for (;;) {
+      const item = this.queue.shift();
+      if (item === undefined || this.#read.size === 0) return item;
+      // What it has read itself is told first or not at all.
+      if (++this.#told > keptMax) this.#read.clear();
+      if (!this.#read.delete(item.event.id)) return item;
+    }
+  }
+
+  /** Remembers an event that it has read itself. */
+  skip(eventId: string): void {
+    this.#read.add(eventId);
+    const [oldest] = this.#read.size > keptMax ? this.#read : [];
+    if (oldest !== undefined) this.#read.delete(oldest);
   }
 }
 
@@ -89,7 +113,7 @@ export class FeedHub {
       if (cursor === null) await this.#join(listener);
       else yield* this.#catchUp(cursor, listener, both);
       while (!both.aborted) {
-        const item = listener.queue.shift();
+        const item = listener.shift();
         if (item !== undefined) yield item;
         else if (listener.isBehind) throw new ListenerBehind("The listener was too slow.");
         else
@@ -130,35 +154,34 @@ export class FeedHub {
   }
 
   /**
-   * Gives what came after the cursor: from the kept events where it is among them, and else by a reading of its own,
-   * until that meets what the listener is told by then.
+   * Gives what came after the cursor: from the kept events where it is among them, and else by a reading of its own. It
+   * takes part once that has come near the end, and reads on to what is stored by then. What it has read last may be
+   * told once more, in another order even, and is left out.
    */
   async *#catchUp(
     cursor: string,
     listener: Listener,
     signal: AbortSignal,
   ): AsyncIterable<FeedEvent> {
-    await this.#join(listener);
     const after = this.#after(cursor);
     if (after !== null) {
-      // Whatever the listener has been told is among them.
-      listener.queue.splice(0, listener.queue.length, ...after);
+      listener.queue.push(...after);
+      // Nothing can have been told between the two.
+      await this.#join(listener);
       return;
     }
-    const own = new AbortController();
-    const start = cursor === feedStart ? null : cursor;
-    for await (const item of this.#engine.tail(start, AbortSignal.any([signal, own.signal]))) {
-      yield new FeedEvent(item);
-      const met = listener.queue.findIndex((told) => told.cursor === item.cursor);
-      if (met >= 0) {
-        listener.queue.splice(0, met + 1);
-        own.abort();
-        return;
+    let last = cursor === feedStart ? null : cursor;
+    for (let isNear = false, isLast = false; !isLast && !signal.aborted; ) {
+      isLast = isNear;
+      if (isLast) await this.#join(listener);
+      let count = 0;
+      for await (const item of this.#engine.tail(last, signal, "stored")) {
+        yield new FeedEvent(item);
+        last = item.cursor;
+        listener.skip(item.event.id);
+        count++;
       }
-      if (!listener.isBehind) continue;
-      // It reads slower than events come, and will read what it was not told.
-      listener.queue.length = 0;
-      listener.isBehind = false;
+      isNear = count < nearMax;
     }
   }
 

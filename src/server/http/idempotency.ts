@@ -6,6 +6,7 @@
 import type { Json } from "../../core/json.js";
 import { canonicalHash } from "../../core/json.js";
 import type { Engine } from "../../engine/engine.js";
+import { isStoreError } from "../../engine/errors.js";
 import { recordId, type StoredRecord } from "../../engine/record.js";
 import type { Caller } from "./caller.js";
 import { badArgument, refused } from "./refusal.js";
@@ -97,7 +98,10 @@ async function take(
   };
 }
 
-/** Writes the record anew. If somebody else has, theirs stands: it says the same. */
+/**
+ * Writes the record anew. If somebody else has, theirs stands: it says the same. If the store cannot, the key counts as
+ * under way for a while, after which the job's own id tells whether it was created.
+ */
 async function write(
   engine: Engine,
   { id, version }: StoredRecord,
@@ -105,7 +109,11 @@ async function write(
 ): Promise<void> {
   const expiresAt = engine.now() + windowMs;
   const json = body as unknown as Json | null;
-  await engine.swap([{ id, expect: version, body: json, ...(json !== null && { expiresAt }) }]);
+  try {
+    await engine.swap([{ id, expect: version, body: json, ...(json !== null && { expiresAt }) }]);
+  } catch (error) {
+    if (!isStoreError(error)) throw error;
+  }
 }
 
 function otherRequest() {

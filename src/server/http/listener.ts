@@ -25,7 +25,7 @@ export interface ListenOptions {
   readonly unsafeBind?: boolean;
   /** How long a request may take to come in. */
   readonly readTimeoutMs?: number;
-  /** How long a connection may be silent while an answer is on its way; streams say that they are alive. */
+  /** How long a caller may take nothing of an answer that is on its way. */
   readonly writeTimeoutMs?: number;
 }
 
@@ -107,6 +107,9 @@ export interface Listener {
   stop(): Promise<void>;
 }
 
+/** How often connections are looked at for requests that take too long to come in. */
+const checkMs = 5_000;
+
 /** How long answers that are on their way may take once the server stops. */
 const drainMs = 10_000;
 
@@ -121,6 +124,7 @@ export async function listen(
     headersTimeout: readTimeoutMs,
     requestTimeout: readTimeoutMs,
     maxHeaderSize: 16_384,
+    connectionsCheckingInterval: Math.min(readTimeoutMs, checkMs),
   };
   const server = binding.tls
     ? createHttpsServer({
@@ -135,16 +139,21 @@ export async function listen(
         }),
       })
     : createHttpServer(limits);
-  server.timeout = writeTimeoutMs;
+  server.setTimeout(writeTimeoutMs, (socket) => {
+    // Silence alone is no fault: long polls and streams wait for something to say. A caller that takes nothing is one.
+    if (socket.writableLength > 0) socket.destroy();
+  });
   await started(server, binding);
   const { port } = server.address() as AddressInfo;
   const app = appFor(port);
+  let stopping: Promise<void> | undefined;
   server.on("request", (message, response) => {
+    // A connection whose answer began before the server stops would wait for further requests.
+    response.once("close", () => stopping && server.closeIdleConnections());
     void app.handle(new SocketRequest(message, response)).then((answer) => send(response, answer));
   });
   const host = binding.host.includes(":") ? `[${binding.host}]` : binding.host;
   const url = `${binding.tls ? "https" : "http"}://${host}:${port}`;
-  let stopping: Promise<void> | undefined;
   return {
     url,
     port,

@@ -16,7 +16,7 @@ import {
   JobNotFound,
 } from "../../client/errors.js";
 import { InvalidDefinition } from "../../contract/errors.js";
-import { isStoreError, StoreBusy, type StoreError } from "../../engine/errors.js";
+import { InvalidCursor, isStoreError, StoreBusy, type StoreError } from "../../engine/errors.js";
 
 /** Every code that an answer may carry, with the statuses that go with it. */
 export const refusalCodes = {
@@ -136,6 +136,7 @@ export function refusalOf(error: unknown): Refused | null {
     const details = { state: error.state };
     return refused("conflict", { reason: "already_completed", message, details });
   }
+  if (error instanceof InvalidCursor) return badArgument("cursor_invalid", message, "cursor");
   if (error instanceof InvalidDefinition)
     return badArgument("manifest_invalid", message, "manifest");
   return null;

@@ -167,15 +167,16 @@ export async function createOne(request: CreateRequest): Promise<Answer> {
   const { service, type } = body;
   if (keyed.kind === "existing")
     return createdAnswer({ outcome: "existing", id: keyed.jobId, service, type });
-  try {
-    const answer = await submitOne({ ...request, body: { ...body, id: keyed.jobId } });
-    await keyed.done();
-    return answer;
-  } catch (error) {
-    // Nothing was created, and the caller may mend its request under the same key.
-    await keyed.undo();
+  const asked = { ...request, body: { ...body, id: keyed.jobId } };
+  const answer = await submitOne(asked).catch(async (error: unknown) => {
+    // A refusal means that nothing was created: the caller may mend its request under the same key. Where the store
+    // fails, the job may be there, and the key goes on standing for it.
+    const refusal = refusalOf(error);
+    if (refusal !== null && refusal.code !== "unavailable") await keyed.undo();
     throw error;
-  }
+  });
+  await keyed.done();
+  return answer;
 }
 
 /** Creates every job as if it had come alone; the store batches them. */

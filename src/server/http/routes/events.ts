@@ -3,12 +3,13 @@
  */
 import { z } from "zod";
 import type { JobRef } from "../../../client/job-ref.js";
+import { feedCursorPattern } from "../../../client/option-checks.js";
 import type { JobEvent } from "../../../core/event.js";
 import { feedStart } from "../feed-hub.js";
 import { checkNeed } from "../guard.js";
 import { type Answer, ok, type Route, type RouteRequest, route } from "../route.js";
 import { eventStream, eventText } from "../streams.js";
-import { cursorQuery, listOf, name } from "../wire/common.js";
+import { listOf, name } from "../wire/common.js";
 import { eventBody, eventOut } from "../wire/job.js";
 import { jobAnswers, jobParams, refOf } from "./job.js";
 
@@ -18,6 +19,9 @@ const group = "Events";
 const feedMax = 1_000;
 const feedDefault = 100;
 
+/** How many events one answer looks through; where few match, it may hold fewer than were asked for. */
+const lookedMax = 10_000;
+
 const sse = { "text/event-stream": "Server-sent events, live. Resume with Last-Event-ID." };
 
 const feedQuery = z.object({
@@ -25,7 +29,7 @@ const feedQuery = z.object({
   type: name("type").optional(),
   name: z.string().min(1).max(64).optional().meta({ description: "The name of an event." }),
   cursor: z
-    .union([cursorQuery, z.literal(feedStart)])
+    .union([z.string().regex(feedCursorPattern), z.literal(feedStart)])
     .optional()
     .meta({ description: "After which event; start is the beginning." }),
   limit: z.number().int().min(1).max(feedMax).default(feedDefault),
@@ -133,7 +137,8 @@ async function feed(request: FeedRequest): Promise<Answer> {
   checkNeed(caller, "admin.stream");
   const { signal } = request;
   const given = request.header("last-event-id") ?? query.cursor ?? null;
-  const cursor = given !== null && /^\d{1,16}$|^start$/.test(given) ? given : null;
+  const isCursor = given !== null && (given === feedStart || feedCursorPattern.test(given));
+  const cursor = isCursor ? given : null;
   const listen = async function* (ends: AbortSignal): AsyncIterable<string> {
     for await (const item of backend.hub.listen(cursor, ends))
       if (matches(item.event, query)) yield eventText(item.cursor, item.event.name, item.text);
@@ -141,24 +146,18 @@ async function feed(request: FeedRequest): Promise<Answer> {
   return eventStream({ clock: backend.clock, limits, signal }, listen);
 }
 
-/** Events after a cursor, up to where the feed was when the request came. */
+/** The stored events after a cursor that match. */
 async function feedPage({ backend: { engine }, query, signal }: FeedRequest): Promise<Answer> {
   const { limit, cursor = feedStart } = query;
-  const head = await engine.head();
   const entries: unknown[] = [];
-  let last = cursor === feedStart ? undefined : cursor;
-  const isEmpty = last === head || /^0*$/.test(head);
-  if (!isEmpty) {
-    const own = new AbortController();
-    const ends = AbortSignal.any([signal, own.signal]);
-    for await (const { cursor: at, event } of engine.tail(last ?? null, ends)) {
-      last = at;
-      if (matches(event, query)) entries.push({ cursor: at, event: eventBody(event) });
-      if (entries.length >= limit || Number(at) >= Number(head)) break;
-    }
-    own.abort();
+  let last = cursor === feedStart ? null : cursor;
+  let looked = 0;
+  for await (const { cursor: at, event } of engine.tail(last, signal, "stored")) {
+    last = at;
+    if (matches(event, query)) entries.push({ cursor: at, event: eventBody(event) });
+    if (entries.length >= limit || ++looked >= lookedMax) break;
   }
-  return ok({ entries, ...(last !== undefined && { nextCursor: last }) });
+  return ok({ entries, ...(last !== null && { nextCursor: last }) });
 }
 
 function matches(event: JobEvent, query: z.output<typeof feedQuery>): boolean {

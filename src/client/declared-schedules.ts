@@ -1,0 +1,80 @@
+/**
+ * The schedules that a contract declares become records when a service starts: new ones are made, changed ones changed,
+ * and those that it does not declare any more removed. What callers have made is left alone.
+ */
+import type { ScheduleDefinition, ServiceContract } from "../contract/definition.js";
+import { InvalidDefinition } from "../contract/errors.js";
+import { validate } from "../contract/schema.js";
+import { type Json, jsonText } from "../core/json.js";
+import { InvalidOption, type InvalidPayload } from "./errors.js";
+import { invalidPayload } from "./prepare.js";
+import type { Runtime } from "./runtime.js";
+import {
+  type CheckedSchedule,
+  changedSchedule,
+  declaredHash,
+  findSchedule,
+  listSchedules,
+  newSchedule,
+  removeSchedule,
+  scheduleBusy,
+  scheduleWrite,
+  scheduleWritesMax,
+} from "./stored-schedule.js";
+import { targetOf } from "./untyped.js";
+
+/** Stores what a contract declares. Throws `InvalidDefinition` for a payload that does not fit its job type. */
+export async function takeUpSchedules(runtime: Runtime, contract: ServiceContract): Promise<void> {
+  const declared = contract.schedules ?? {};
+  for (const { schedule } of await listSchedules(runtime)) {
+    const isGone = schedule.origin === "contract" && !Object.hasOwn(declared, schedule.name);
+    if (isGone) await removeSchedule(runtime, schedule.name);
+  }
+  for (const [name, definition] of Object.entries(declared)) {
+    const checked = await checkSchedule(contract, name, definition);
+    if (checked instanceof Error)
+      throw new InvalidDefinition({ field: `schedules.${name}`, message: checked.message });
+    await declare(runtime, checked);
+  }
+}
+
+/** Finds the type of a schedule and checks its payload. */
+export async function checkSchedule(
+  contract: ServiceContract,
+  name: string,
+  definition: ScheduleDefinition,
+): Promise<CheckedSchedule | InvalidOption | InvalidPayload> {
+  const { type, version, payload } = definition;
+  const target = targetOf(contract, type, version, undefined);
+  if (target instanceof InvalidOption) return target;
+  const { schema, settings, queue } = target;
+  const result =
+    schema === null ? ({ ok: true, value: payload } as const) : await validate(schema, payload);
+  if (!result.ok) return invalidPayload(type, result.issues);
+  const text = jsonText(result.value);
+  if (!text.ok) return invalidPayload(type, [text.problem]);
+  const stored = JSON.parse(text.text) as Json;
+  return { name, definition, version: settings.version, queue, payload: stored };
+}
+
+async function declare(runtime: Runtime, checked: CheckedSchedule): Promise<void> {
+  const { engine, service, logger } = runtime;
+  const { name, definition } = checked;
+  for (let writes = 0; writes < scheduleWritesMax; writes++) {
+    const found = await findSchedule(runtime, name);
+    if (found?.schedule.origin === "caller") {
+      const message = "A caller has made a schedule of this name; the declared one is left out.";
+      logger.warn({ service, schedule: name }, message);
+      return;
+    }
+    if (found?.schedule.declared === declaredHash(definition)) return;
+    const now = engine.now();
+    const schedule =
+      found === null
+        ? newSchedule(checked, "contract", now)
+        : changedSchedule(found.schedule, checked, now);
+    const [outcome] = await engine.swap([scheduleWrite(service, schedule, found?.version ?? 0)]);
+    if (outcome?.swapped) return;
+  }
+  throw scheduleBusy(runtime, name);
+}

@@ -1,0 +1,217 @@
+/**
+ * End hooks: while this keeper leads, it follows the feed and calls `onEnd` for every end of a job, and `onSuccess` or
+ * `onFail` where no worker wrote the end. How far it has come is kept in a record, so that who leads next goes on
+ * there: an end is never forgotten, and the last few before a crash may be called again.
+ */
+import { callHook } from "../client/hooks.js";
+import type { Runtime } from "../client/runtime.js";
+import { definitionsOf, type ServiceContract } from "../contract/definition.js";
+import { type AnyHooks, hasEndHooks, outcomeHook } from "../contract/hooks.js";
+import type { JobEvent } from "../core/event.js";
+import { fold } from "../core/evolve.js";
+import { isEnded, type Job } from "../core/job.js";
+import type { FeedItem } from "../engine/engine.js";
+import { FeedPlace } from "./feed-place.js";
+
+/** How many ends may have their hooks under way at once. */
+const underWayMax = 50;
+
+/** How often the place in the feed is stored at most, and how long to wait after a fault. */
+const storeMs = 1_000;
+const retryMs = 1_000;
+
+/** How long a keeper that stops waits for hooks; the next one calls them again. */
+const stopMs = 10_000;
+
+/** How much later than its time an event may come at most where many processes write. */
+const lateMs = 10_000;
+
+/** Calls the hooks of ended jobs. */
+export class EndHooks {
+  readonly #runtime: Runtime;
+  /** The hooks of each type and version that has some, as `type@version`. */
+  readonly #hooks = new Map<string, AnyHooks>();
+  readonly #types = new Set<string>();
+  readonly #place: FeedPlace;
+  /** The calls under way of each job, so that those of one job keep their order. */
+  readonly #underWay = new Map<string, Promise<void>>();
+  #wakeUp: (() => void) | undefined;
+  #abort: AbortController | undefined;
+  #following: Promise<void> = Promise.resolve();
+  #callOffStore: (() => void) | undefined;
+  #callOffRetry: (() => void) | undefined;
+  #taken = 0;
+  #takenAt = 0;
+  #isAtEnd = false;
+
+  constructor(runtime: Runtime, contract: ServiceContract) {
+    this.#runtime = runtime;
+    this.#place = new FeedPlace(runtime, "hooks");
+    for (const [type, entry] of Object.entries(contract.jobs)) {
+      for (const { settings, hooks } of definitionsOf(entry)) {
+        if (!hasEndHooks(hooks)) continue;
+        this.#types.add(type);
+        this.#hooks.set(`${type}@${settings.version}`, hooks);
+      }
+    }
+  }
+
+  /** Makes sure that ends count from now on, if they did not before. */
+  async establish(): Promise<void> {
+    if (this.#types.size > 0) await this.#place.establish();
+  }
+
+  /** Begins to follow the feed where it was left; does nothing if no type has such hooks. */
+  start(mayGoOn: () => boolean): void {
+    this.pause();
+    if (this.#types.size === 0) return;
+    const abort = new AbortController();
+    this.#abort = abort;
+    const before = this.#following;
+    this.#following = before.then(() => this.#follow(abort, mayGoOn));
+  }
+
+  /** Follows no more. Calls that are under way go on. */
+  pause(): void {
+    this.#abort?.abort();
+    this.#abort = undefined;
+    this.#callOffStore?.();
+    this.#callOffStore = undefined;
+    this.#callOffRetry?.();
+    this.#wakeUp?.();
+  }
+
+  /** Follows no more, and waits for the calls that are under way, but not for long. */
+  async stop(): Promise<void> {
+    this.pause();
+    await this.#following;
+    let callOff = () => {};
+    const tooLong = new Promise<void>((resolve) => {
+      callOff = this.#runtime.clock.after(stopMs, resolve);
+    });
+    await Promise.race([Promise.all(this.#underWay.values()), tooLong]);
+    callOff();
+    await this.#store();
+  }
+
+  /**
+   * Calls the hooks of all that the feed holds now, for those who move time by hand. A feed that gives nothing for a
+   * turn of the event loop is at its end, as far as a store in memory goes.
+   */
+  async round(): Promise<void> {
+    if (this.#types.size === 0) return;
+    if (this.#abort === undefined) this.start(() => true);
+    for (let taken = -1; taken !== this.#taken || this.#underWay.size > 0; ) {
+      taken = this.#taken;
+      await new Promise((resolve) => setImmediate(resolve));
+      await Promise.all(this.#underWay.values());
+    }
+    this.#isAtEnd = true;
+    await this.#store();
+  }
+
+  /** The time up to which all ends of a type have had their hooks called, so that their jobs may be removed. */
+  doneUntil(type: string): number {
+    if (!this.#types.has(type)) return Number.POSITIVE_INFINITY;
+    if (this.#abort === undefined) return Number.NEGATIVE_INFINITY;
+    const { engine, clock } = this.#runtime;
+    if (this.#isAtEnd) return engine.now();
+    // A feed that has been silent for long enough has told everything.
+    const isSilent = clock.monotonic() - this.#takenAt >= lateMs;
+    const told = isSilent ? engine.now() : this.#place.toldAt;
+    return Math.min(told, this.#place.oldestOpenAt) - lateMs;
+  }
+
+  async #follow(abort: AbortController, mayGoOn: () => boolean): Promise<void> {
+    const { engine, clock, logger } = this.#runtime;
+    this.#takenAt = clock.monotonic();
+    this.#isAtEnd = false;
+    try {
+      const cursor = await this.#place.read();
+      for await (const item of engine.tail(cursor, abort.signal)) {
+        if (abort.signal.aborted || !mayGoOn()) return;
+        await this.#take(item);
+      }
+    } catch (error) {
+      if (abort.signal.aborted) return;
+      logger.warn({ error }, "The ends of jobs could not be followed; the keeper keeps trying.");
+      this.#callOffRetry = clock.after(retryMs, () => this.start(mayGoOn));
+    }
+  }
+
+  async #take({ cursor, event }: FeedItem): Promise<void> {
+    this.#taken += 1;
+    this.#takenAt = this.#runtime.clock.monotonic();
+    this.#isAtEnd = false;
+    const done = this.#place.take(cursor, event.at);
+    this.#planStore();
+    if (!this.#isWanted(event)) return done();
+    const before = this.#underWay.get(event.jobId);
+    const call = Promise.resolve(before)
+      .then(() => this.#call(event))
+      .then(() => {
+        if (this.#underWay.get(event.jobId) === call) this.#underWay.delete(event.jobId);
+        done();
+        this.#wakeUp?.();
+      });
+    this.#underWay.set(event.jobId, call);
+    while (this.#underWay.size >= underWayMax && this.#abort !== undefined) {
+      await new Promise<void>((resolve) => {
+        this.#wakeUp = resolve;
+      });
+    }
+  }
+
+  #isWanted({ service, type, state, previousState }: JobEvent): boolean {
+    if (service !== this.#runtime.service || !this.#types.has(type)) return false;
+    return isEnded(state) && previousState !== null && !isEnded(previousState);
+  }
+
+  /** Never rejects: what cannot be called is told. */
+  async #call(event: JobEvent): Promise<void> {
+    const { logger } = this.#runtime;
+    try {
+      const job = await this.#endedJob(event);
+      const fields = { jobId: event.jobId, type: event.type };
+      if (job === null) logger.warn(fields, "A job was removed before its hooks were called.");
+      else await this.#callAll(job, event);
+    } catch (error) {
+      logger.error({ error, jobId: event.jobId }, "The hooks of an ended job could not be called.");
+    }
+  }
+
+  async #callAll(job: Job, event: JobEvent): Promise<void> {
+    const hooks = this.#hooks.get(`${job.type}@${job.typeVersion}`);
+    if (hooks === undefined) return;
+    const actor = `keeper:${this.#runtime.instance}` as const;
+    const outcome = outcomeHook(job);
+    // A worker that gives an outcome calls this one itself.
+    const isWorkers = event.actor.startsWith("worker:");
+    if (outcome !== null && !isWorkers) await callHook(this.#runtime, actor, hooks, outcome, job);
+    await callHook(this.#runtime, actor, hooks, "onEnd", job);
+  }
+
+  /** The job as it was when it ended; it may have been retried since. */
+  async #endedJob(event: JobEvent): Promise<Job | null> {
+    const { engine } = this.#runtime;
+    const [now] = await engine.load([event.jobId]);
+    if (!now) return null;
+    if (now.job.version === event.version) return now.job;
+    const [logged] = await engine.load([event.jobId], { history: true });
+    const events = logged?.events ?? [];
+    const end = events.findIndex(({ id }) => id === event.id);
+    return end === -1 ? null : fold(events.slice(0, end + 1));
+  }
+
+  #planStore(): void {
+    this.#callOffStore ??= this.#runtime.clock.after(storeMs, () => {
+      this.#callOffStore = undefined;
+      void this.#store();
+    });
+  }
+
+  /** Another keeper that has stored a place leads now. */
+  async #store(): Promise<void> {
+    if (!(await this.#place.store())) this.pause();
+  }
+}

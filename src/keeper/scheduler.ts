@@ -1,0 +1,181 @@
+/**
+ * The scheduler: while this keeper leads, it makes the jobs of schedules when their instants come. The id of a job follows
+ * from its instant, and the schedule's record, which moves on with the job's creation, says up to where instants were
+ * decided about. So each is fired once, whoever leads, however many do, and wherever clocks go.
+ */
+import type { Client } from "../client/client.js";
+import { prepareCreate } from "../client/prepare.js";
+import { firedOptions, scheduleTarget } from "../client/schedule-jobs.js";
+import {
+  listSchedules,
+  type PlacedSchedule,
+  type SkipReason,
+  type StoredSchedule,
+  scheduleWrite,
+} from "../client/stored-schedule.js";
+import { createChange } from "../client/submit.js";
+import { cronReader } from "../contract/cron.js";
+import { isEnded } from "../core/job.js";
+import { nextInstant, planDue, scheduledJobId } from "../core/schedule.js";
+import type { AppendOutcome } from "../engine/engine.js";
+
+/** How many schedules are fired at once. */
+const firedTogetherMax = 50;
+
+/** How many times as long it waits while there are no schedules at all, because most services have none. */
+const idleShare = 5;
+
+/** Fires the schedules of a service. */
+export class Scheduler {
+  readonly #client: Client;
+  readonly #lookMs: number;
+  readonly #mayGoOn: () => boolean;
+  #callOff: (() => void) | undefined;
+  #looking: Promise<void> | null = null;
+  #isFailing = false;
+  #isStopped = false;
+  #hasSchedules = false;
+
+  /** It looks by itself every `lookMs`, and earlier when an instant comes. */
+  constructor(client: Client, lookMs: number, mayGoOn: () => boolean) {
+    this.#client = client;
+    this.#lookMs = lookMs;
+    this.#mayGoOn = mayGoOn;
+  }
+
+  /** Looks now, and goes on as long as this process leads. */
+  start(): void {
+    this.#callOff?.();
+    if (this.#isStopped || this.#looking !== null) return;
+    this.#looking = this.#look().finally(() => {
+      this.#looking = null;
+    });
+  }
+
+  /** Looks no more, and waits for the look that is under way. */
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    this.#callOff?.();
+    await this.#looking;
+  }
+
+  /** Fires what has come due. Gives when the next instant comes, as far as is known now; `null` when none does. */
+  async fire(mayGoOn: () => boolean = this.#mayGoOn): Promise<number | null> {
+    const placed = await listSchedules(this.#client.runtime);
+    this.#hasSchedules = placed.length > 0;
+    const enabled = placed.filter(({ schedule }) => schedule.enabled);
+    let nextAt: number | null = null;
+    for (let start = 0; start < enabled.length && mayGoOn(); start += firedTogetherMax) {
+      const some = enabled.slice(start, start + firedTogetherMax);
+      const nexts = await Promise.all(some.map((each) => this.#fireOne(each, mayGoOn)));
+      for (const at of nexts) if (at !== null) nextAt = Math.min(at, nextAt ?? at);
+    }
+    return nextAt;
+  }
+
+  async #look(): Promise<void> {
+    const { engine, clock, logger } = this.#client.runtime;
+    if (!this.#mayGoOn()) return;
+    let delayMs = this.#lookMs;
+    try {
+      const nextAt = await this.fire();
+      if (!this.#hasSchedules) delayMs *= idleShare;
+      if (nextAt !== null) delayMs = Math.min(Math.max(nextAt - engine.now(), 0), delayMs);
+      this.#isFailing = false;
+    } catch (error) {
+      if (!this.#isFailing)
+        logger.error({ error }, "Schedules could not be fired; it is tried again.");
+      this.#isFailing = true;
+    }
+    if (!this.#isStopped) this.#callOff = clock.after(delayMs, () => this.start());
+  }
+
+  /** Gives when to look at this schedule again. */
+  async #fireOne(placed: PlacedSchedule, mayGoOn: () => boolean): Promise<number | null> {
+    const { engine } = this.#client.runtime;
+    const now = engine.now();
+    const plan = planDue(placed.schedule, now, cronReader);
+    let at: PlacedSchedule | null = placed;
+    for (const instant of plan?.fire ?? []) {
+      if (at === null || !mayGoOn()) return now;
+      at = await this.#fireInstant(at, instant);
+    }
+    if (plan !== null && plan.missed !== null && at !== null) {
+      const missed = skipped(at.schedule, plan.missed, "missed");
+      at = await this.#write(at, { ...missed, decidedUntil: plan.until });
+    }
+    // Somebody else has changed it: the next look sees how.
+    if (at === null) return now;
+    return nextInstant(at.schedule.timing, Math.max(now, at.schedule.decidedUntil), cronReader);
+  }
+
+  /** Makes the job of an instant, or passes it over. Gives the schedule after it; `null` if others have changed it. */
+  async #fireInstant(placed: PlacedSchedule, instant: number): Promise<PlacedSchedule | null> {
+    const { schedule } = placed;
+    if (schedule.overlap === "skip" && (await this.#isBusy(schedule)))
+      return this.#write(placed, skipped(schedule, instant, "overlap"));
+    const { engine, service, logger } = this.#client.runtime;
+    const jobId = scheduledJobId(service, schedule.name, instant);
+    const fired = { ...schedule, decidedUntil: instant, lastFired: { at: instant, jobId } };
+    const create = this.#create(schedule, instant, jobId);
+    if (create instanceof Error) {
+      logger.error({ schedule: schedule.name, error: create }, "A schedule makes no valid job.");
+      return this.#write(placed, skipped(schedule, instant, "refused"));
+    }
+    // The record follows the job: should this process end between them, whoever comes next meets the job.
+    const write = scheduleWrite(service, fired, placed.version);
+    const change = { ...createChange(create), records: { before: [], after: [write] } };
+    const [answer] = await engine.append([change]);
+    return this.#after(placed, fired, answer);
+  }
+
+  async #after(
+    placed: PlacedSchedule,
+    fired: StoredSchedule,
+    answer: AppendOutcome | undefined,
+  ): Promise<PlacedSchedule | null> {
+    const { schedule } = placed;
+    switch (answer?.outcome) {
+      case "appended":
+        return { schedule: fired, version: placed.version + 1 };
+      case "exists":
+      case "conflict":
+        return this.#write(placed, fired);
+      case "not_admitted":
+        return this.#write(placed, skipped(schedule, fired.decidedUntil, "key_full"));
+      case "record_conflict":
+        return null;
+      case "faulted":
+        throw answer.error;
+      case "bad_blocker":
+      case undefined:
+        throw new Error(`A scheduled job met ${answer?.outcome}.`);
+    }
+  }
+
+  /** The create counts as decided at its instant, so that a store knows it for the same one if it comes again. */
+  #create(schedule: StoredSchedule, instant: number, id: string) {
+    const client = this.#client;
+    const { instance } = client.runtime;
+    const target = scheduleTarget(client, schedule);
+    const options = { ...firedOptions(schedule, instant), id };
+    const origin = { at: instant, actor: `keeper:${instance}` } as const;
+    return prepareCreate(client, target, schedule.payload, options, origin);
+  }
+
+  async #isBusy({ lastFired }: StoredSchedule): Promise<boolean> {
+    if (lastFired === undefined) return false;
+    const [loaded] = await this.#client.runtime.engine.load([lastFired.jobId]);
+    return loaded ? !isEnded(loaded.job.state) : false;
+  }
+
+  async #write(placed: PlacedSchedule, schedule: StoredSchedule): Promise<PlacedSchedule | null> {
+    const { engine, service } = this.#client.runtime;
+    const [outcome] = await engine.swap([scheduleWrite(service, schedule, placed.version)]);
+    return outcome?.swapped ? { schedule, version: outcome.version } : null;
+  }
+}
+
+function skipped(schedule: StoredSchedule, at: number, reason: SkipReason): StoredSchedule {
+  return { ...schedule, decidedUntil: at, lastSkipped: { at, reason } };
+}

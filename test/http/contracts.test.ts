@@ -1,0 +1,113 @@
+// Contracts and chains over HTTP, on every store: what a service accepts, and jobs that continue one another.
+import { defineJob, defineService } from "millrace";
+import { describe, expect, it } from "vitest";
+import { z } from "zod";
+import { manifest as manifestOf } from "#millrace/contract/manifest.js";
+import { apiStores, freshService, sharedServers } from "./api.js";
+
+const mail = { payload: z.object({ to: z.string() }), result: z.object({ messageId: z.string() }) };
+
+describe.each(apiStores)("on $name", (store) => {
+  const servers = sharedServers(store);
+
+  it("checks creates and results against the accepted contract", async () => {
+    const { api, other } = servers;
+    const service = freshService();
+    const asked = { service, type: "mail", payload: { to: 1 } };
+    const before = await api.post("/v1/jobs", asked);
+    expect(before.status).toBe(201);
+    await api.post(`/v1/jobs/${before.body.id}/cancel`);
+    const contract = defineService(service, { mail: defineJob(mail) });
+    const accepted = await api.accept(contract);
+    expect(accepted.body).toMatchObject({ acceptedBy: "admin:local", manifest: { service } });
+    const wrong = await api.post("/v1/jobs", asked);
+    expect([wrong.status, wrong.body.error.code, wrong.body.error.details]).toMatchObject([
+      ...[422, "invalid_argument"],
+      { reason: "payload_invalid", field: "payload/to" },
+    ]);
+    const id = await api.create(service, "mail", { payload: { to: "a@b.example" } });
+    const unknown = await api.post("/v1/jobs", { ...asked, version: 7, payload: { to: "x" } });
+    expect([unknown.status, unknown.body.error.details.field]).toEqual([400, "version"]);
+    const { token } = await api.claimOne(service, "mail");
+    const bad = await api.settle(id, token, { outcome: "completed", result: { messageId: 5 } });
+    expect([bad.status, bad.body.error.details.reason]).toEqual([422, "result_invalid"]);
+    const good = await other.settle(id, token, {
+      ...{ outcome: "completed", result: { messageId: "m-1" } },
+    });
+    expect(good.body).toMatchObject({ state: "completed", result: { messageId: "m-1" } });
+  });
+
+  it("says how a manifest stands, and takes a migration only by its name", async () => {
+    const { api } = servers;
+    const service = freshService();
+    const first = defineService(service, { mail: defineJob(mail) });
+    const later = defineService(service, {
+      mail: defineJob({ ...mail, payload: z.object({ to: z.string(), subject: z.string() }) }),
+    });
+    const path = `/v1/contracts/${service}`;
+    expect((await api.get(path)).status).toBe(404);
+    const diff = async (contract: typeof first) =>
+      (await api.post(`${path}/diff`, { manifest: manifestOf(contract) })).body;
+    expect(await diff(first)).toMatchObject({ standing: "first" });
+    await api.accept(first);
+    expect(await diff(first)).toMatchObject({ standing: "accepted" });
+    const standing = await diff(later);
+    expect(standing).toMatchObject({ standing: "migration", migration: expect.any(String) });
+    const refused = await api.accept(later);
+    expect([refused.status, refused.body.error.details]).toMatchObject([
+      409,
+      { reason: "migration_not_named", migration: standing.migration, changes: expect.any(Array) },
+    ]);
+    const accepted = await api.accept(later, { migration: standing.migration });
+    expect(accepted.body.earlier).toHaveLength(1);
+    expect((await api.get(path)).body).toEqual(accepted.body);
+    const { body } = await api.get("/v1/contracts");
+    expect(body.entries).toContainEqual({
+      ...{ service, jobs: 1, signature: accepted.body.manifest.signature },
+      ...{ acceptedAt: accepted.body.acceptedAt, acceptedBy: "admin:local" },
+    });
+  });
+
+  it("refuses a manifest of another service, or one that was changed by hand", async () => {
+    const { api } = servers;
+    const service = freshService();
+    const manifest = manifestOf(defineService(service, { mail: defineJob(mail) }));
+    const elsewhere = await api.post("/v1/contracts/shop/diff", { manifest });
+    expect(elsewhere.body.error.details.reason).toBe("manifest_of_another_service");
+    const changed = { manifest: { ...manifest, jobs: [] } };
+    const { body } = await api.post(`/v1/contracts/${service}/accept`, changed);
+    expect(body.error.details.reason).toBe("manifest_signature_wrong");
+  });
+
+  it("starts, shows, completes and deletes chains", async () => {
+    const { api, other } = servers;
+    const service = freshService();
+    const contract = defineService(service, {
+      order: defineJob({ payload: z.object({}), continuations: ["ship"] }),
+      ship: defineJob({ payload: z.object({ to: z.string() }), result: z.string() }),
+    });
+    await api.accept(contract);
+    const started = await api.post("/v1/chains", { service, type: "order", payload: {} });
+    expect(started.status).toBe(201);
+    const { id } = started.body;
+    const path = `/v1/chains/${id}`;
+    const continueWith = { type: "ship", payload: { to: "home" } };
+    const wrong = await api.post(`${path}/complete`, {
+      continueWith: { type: "order", payload: {} },
+    });
+    expect([wrong.status, wrong.body.error.code]).toEqual([400, "invalid_argument"]);
+    const next = await api.post(`${path}/complete`, { continueWith });
+    expect(next.body).toMatchObject({ id, state: "pending", count: 2, current: { type: "ship" } });
+    const listed = await other.get(`/v1/chains?service=${service}&state=queued`);
+    expect(listed.body.entries).toMatchObject([{ id, currentType: "ship", state: "pending" }]);
+    const running = await api.delete(path);
+    expect([running.status, running.body.error.code]).toEqual([409, "conflict"]);
+    const done = await other.post(`${path}/complete`, { result: "shipped" });
+    expect(done.body).toMatchObject({ state: "completed", output: "shipped" });
+    const again = await api.post(`${path}/complete`, { result: "twice" });
+    expect([again.status, again.body.error.details.reason]).toEqual([409, "already_completed"]);
+    expect((await api.delete(path)).body).toEqual({ deleted: 2 });
+    for (const answer of [await api.get(path), await api.delete(path)])
+      expect(answer.status).toBe(404);
+  });
+});
