@@ -45,7 +45,7 @@ export class Session {
 
   /** The API of the server or store. */
   api(): Promise<Api> {
-    this.#api ??= openApi(this.target());
+    this.#api ??= openApi(this.target(), this.given);
     return this.#api;
   }
 
