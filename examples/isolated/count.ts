@@ -1,5 +1,5 @@
 // A handler in a process of its own. What it does there harms nobody else.
-import type { IsolatedHandler } from "millrace";
+import type { IsolatedHandler } from "millrace/handler";
 import type { text } from "./contract.js";
 
 const count: IsolatedHandler<typeof text.jobs.count> = async ({ payload, log }) => {
