@@ -120,6 +120,12 @@ const outputs: { readonly [name: string]: readonly string[] } = {
     "c.mov: pending, 0 tries spent",
     "c.mov: done by the next process",
   ],
+  "isolated.ts": [
+    "one two three: completed, 3 words",
+    "exit: dead, The process of the handler ended with exit code 3.",
+    "loop: dead, The try took longer than 5000 ms.",
+    "sorted: apple, pear",
+  ],
   "several-processes.ts": ["resize: 40 completed"],
   "testing.ts": ["the shop works"],
   "outbox.ts": ["o-1: sold out", "the receipt of o-2", "orders: o-2", "jobs: 1"],

@@ -33,6 +33,7 @@ const roomTable: Readonly<Record<string, readonly string[]>> = {
   cli: [...upToServer, ...concreteEngines, "conformance"],
   testing: [...upToService, ...concreteEngines],
   conformance: [...upToService, ...concreteEngines],
+  "handler.ts": upToService,
   "index.ts": [...upToServer, ...concreteEngines],
   "server.ts": upToServer,
   "nats.ts": [...upToServer, ...concreteEngines, "engine/projection"],
