@@ -130,6 +130,12 @@ export type { CancelOutcome, CommandFailure, JobRef, JobSnapshot } from "./clien
 export { type SigningOptions, signJob } from "./client/signing.js";
 export { generateSigningKeys, type SigningKeys } from "./client/signing-keys.js";
 export type { UntypedJobs, UntypedOptions } from "./client/untyped.js";
+export {
+  DecryptionFailed,
+  type EncryptionKey,
+  type EncryptionOptions,
+  generateEncryptionKey,
+} from "./client/vault.js";
 export type { WaitFailure, WaitOptions } from "./client/wait.js";
 export type { Stored } from "./contract/stored.js";
 
@@ -251,6 +257,7 @@ export {
 } from "./core/job.js";
 export type { Json } from "./core/json.js";
 export type { CatchUp, Overlap, ScheduleTiming } from "./core/schedule.js";
+export { redactEvent, redactJob } from "./core/secrets.js";
 export type { OpenBlocker, Why } from "./core/why.js";
 
 // The store, and what a service may be given in place of the system's own.

@@ -279,3 +279,29 @@ it("stops though a handler ignores its signal", async () => {
   await test.stop();
   expect((await test.service.reads.counts()).isErr()).toBe(true);
 });
+
+describe("hooks and routes", () => {
+  it("are driven by drain, too", async () => {
+    const ended: string[] = [];
+    const contract = defineService("shop", {
+      send: defineJob({
+        payload: z.object({}),
+        retention: { completed: 0 },
+        hooks: { onEnd: ({ type, state }) => void ended.push(`${type} ${state}`) },
+      }),
+    });
+    const test = await testService(contract);
+    onTestFinished(() => test.stop());
+    test.service.jobs.send.handle(() => null);
+    test.service.route("fax:", () => "sent");
+    await test.drain();
+    const send = await test.service.jobs.send.create({}).orThrow();
+    await test.service.jobs.send.create({}, { deadline: test.clock.now() }).orThrow();
+    const fax = await test.service.untyped.create("fax:new", null).orThrow();
+    await test.drain();
+    expect(ended.sort()).toEqual(["send completed", "send expired"]);
+    expect((await fax.get().orThrow()).state).toBe("completed");
+    await test.clock.advance(1_000);
+    expect((await send.get()).isErr()).toBe(true);
+  });
+});

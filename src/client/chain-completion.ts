@@ -31,6 +31,7 @@ import type { PrepareFailure } from "./prepare.js";
 import { actorOf } from "./runtime.js";
 import { createChange } from "./submit.js";
 import type { TransactionClient } from "./transactions/transaction-client.js";
+import { openedJob } from "./vault.js";
 
 /** How often the steps are taken again because the job changed between reading and storing. */
 const triesMax = 20;
@@ -215,7 +216,7 @@ class Steps {
     const next = evolve(null, event).job;
     if (next === null) throw new Error(`The continuation ${event.jobId} was not folded.`);
     this.#current = next;
-    return next;
+    return openedJob(this.#client.runtime, next);
   }
 
   #decide(
@@ -243,7 +244,11 @@ class Steps {
     const value = checked === null ? given : checked.value;
     if (value === undefined) return undefined;
     const text = jsonText(value);
-    if (text.ok) return JSON.parse(text.text) as Json;
+    const { vault } = this.#client.runtime;
+    if (text.ok) {
+      const result = JSON.parse(text.text) as Json;
+      return vault ? vault.seal(result, job, "result") : result;
+    }
     const { path, message } = text.problem;
     throw this.#refused(invalidResult(job.type, `${path || "it"} ${message}`));
   }

@@ -37,6 +37,7 @@ import {
   storeFilter,
 } from "./reads.js";
 import { actorOf } from "./runtime.js";
+import { openedJob } from "./vault.js";
 import { type WaitFailure, type WaitOptions, waitForJob } from "./wait.js";
 
 /** A chain as it was when it was read. */
@@ -100,8 +101,9 @@ export async function readChain(
   const { entries, count } = await jobsOfChain(client, id);
   const row = currentRow(entries);
   if (row === undefined && tx === undefined) return null;
-  const current = await loadCurrent(engine, row?.id ?? id, tx);
-  if (current === null) return null;
+  const stored = await loadCurrent(engine, row?.id ?? id, tx);
+  if (stored === null) return null;
+  const current = openedJob(client.runtime, stored);
   const jobs = [...entries].reverse();
   const snapshot = { id, current, state: current.state, jobs, count };
   if (current.state !== "completed" || current.continuedBy !== undefined) return snapshot;

@@ -7,6 +7,7 @@ import type { Actor, HookName, Job } from "../core/job.js";
 import { jobFields } from "../engine/logger.js";
 import { jobError } from "./job-error.js";
 import type { Runtime } from "./runtime.js";
+import { DecryptionFailed, openJob } from "./vault.js";
 
 /** How long a hook may take before it is recorded as failed and no longer waited for. */
 export const hookTimeoutMs = 60_000;
@@ -23,7 +24,9 @@ export async function callHook(
   const hook = hooks[name] as Hook<unknown, unknown> | undefined;
   if (hook === undefined) return;
   try {
-    await inTime(runtime, async () => hook(job));
+    const opened = openJob(runtime, job);
+    if (opened instanceof DecryptionFailed) throw opened;
+    await inTime(runtime, async () => hook(opened));
   } catch (thrown) {
     await report(runtime, actor, name, job, thrown);
   }

@@ -22,6 +22,7 @@ import {
   yesOrNoProblem,
 } from "./option-checks.js";
 import { actorOf } from "./runtime.js";
+import { openedJob } from "./vault.js";
 import { type WaitFailure, type WaitOptions, waitForJob } from "./wait.js";
 import { whyFacts } from "./why-facts.js";
 
@@ -233,9 +234,10 @@ export class JobRef<Payload = Json, Value = Json | undefined> {
     return new StoreBusy({ url: this.#client.runtime.engine.url, message: rejection.message });
   }
 
-  /** The stored JSON under the types that the contract gives it. */
+  /** The stored JSON under the types that the contract gives it, decrypted where this process has the key. */
   #snapshot(job: Job): JobSnapshot<Payload, Value> {
-    return job as JobSnapshot<unknown, unknown> as JobSnapshot<Payload, Value>;
+    const opened: JobSnapshot<unknown, unknown> = openedJob(this.#client.runtime, job);
+    return opened as JobSnapshot<Payload, Value>;
   }
 }
 

@@ -8,7 +8,7 @@ import type { CommandOf } from "../core/command.js";
 import { decide } from "../core/decide.js";
 import type { EventOf } from "../core/event.js";
 import type { Actor, JobContext, JobKeyPolicy } from "../core/job.js";
-import { canonicalHash, type Json, jsonText } from "../core/json.js";
+import { type Json, jsonText } from "../core/json.js";
 import { deriveKey } from "../core/keys.js";
 import { recordId } from "../engine/record.js";
 import { type BlockerInputs, blockersOf, ownBlocker } from "./blockers.js";
@@ -24,6 +24,7 @@ import {
 import { timeMs } from "./option-checks.js";
 import { actorOf } from "./runtime.js";
 import { contextOf } from "./trace.js";
+import { payloadHash } from "./vault.js";
 
 /** The job type that a create is for. `schema` is `null` where no contract names the type. */
 export interface CreateTarget {
@@ -100,7 +101,7 @@ export function prepareCreate(
     const message = `context: "${options.context?.traceparent}" is not a W3C traceparent; pass one on as it came.`;
     return new InvalidOption({ field: "context", message });
   }
-  const idempotency = preparedIdempotency(target, options, payload.json, now);
+  const idempotency = preparedIdempotency(client, target, options, payload.json, now);
   const command = createCommand(target, options, now, {
     id,
     eventId: ids.eventId(),
@@ -117,6 +118,8 @@ export function prepareCreate(
   if (problemOfBlockers !== null) return problemOfBlockers;
   const problemOfSignature = addSignature(command, client, options, now);
   if (problemOfSignature !== null) return problemOfSignature;
+  const { vault } = client.runtime;
+  if (vault !== undefined) command.payload = vault.seal(command.payload, command, "payload");
   const decision = decide(null, command, now);
   if (!decision.ok || decision.event.name !== "created")
     throw new Error("A create was not decided as one.");
@@ -186,6 +189,7 @@ function createCommand(
     tags: options.tags === undefined ? noTags : [...new Set(options.tags)],
     blockers: noBlockers,
   };
+  if (settings.secret !== undefined) command.secret = settings.secret;
   const deadline = deadlineOf(settings, options, now);
   if (deadline !== undefined) command.deadline = deadline;
   return command;
@@ -239,6 +243,7 @@ function keyPolicy(target: CreateTarget, payload: Json): JobKeyPolicy | InvalidP
 }
 
 function preparedIdempotency(
+  { runtime }: Client,
   target: CreateTarget,
   { idempotencyKey }: AnyCreateOptions,
   payload: Json,
@@ -251,7 +256,7 @@ function preparedIdempotency(
     key: given.key,
     scope: given.scope ?? "any",
     expiresAt: now + (given.windowMs ?? idempotencyWindowMs),
-    payloadHash: canonicalHash(payload),
+    payloadHash: payloadHash(runtime, payload),
   };
 }
 

@@ -34,6 +34,7 @@ import {
   whole,
 } from "./option-checks.js";
 import { type WorkerRow, workerRows } from "./presence.js";
+import { openedJob } from "./vault.js";
 
 /** Narrows a list. Without a `service` it is the caller's own; `"*"` stands for all of them. */
 export interface ReadFilter extends Omit<JobFilter, "since" | "until"> {
@@ -110,7 +111,8 @@ export class Reads {
       const [[loaded], row] = await Promise.all([engine.load([id]), engine.query("job", { id })]);
       if (!loaded) return Result.err(jobNotFound(id));
       const { heartbeatAt, leaseUntil } = row ?? {};
-      return Result.ok({ ...loaded.job, ...given({ heartbeatAt, leaseUntil }) });
+      const job = openedJob(this.#client.runtime, loaded.job);
+      return Result.ok({ ...job, ...given({ heartbeatAt, leaseUntil }) });
     });
   }
 

@@ -9,6 +9,7 @@ import type { Outbox } from "../engine/outbox.js";
 import type { IdSource } from "./ids.js";
 import type { Signing } from "./signing.js";
 import type { Telemetry } from "./telemetry.js";
+import type { Vault } from "./vault.js";
 
 /** What a process does about webhooks. */
 export interface WebhookSettings {
@@ -35,6 +36,8 @@ export interface Runtime {
   readonly outbox?: Outbox;
   /** The keys that jobs are signed and checked with. */
   readonly signing?: Signing;
+  /** The keys that payloads and results are encrypted with. */
+  readonly vault?: Vault;
 }
 
 /** Who creates and commands jobs through a runtime. */

@@ -34,14 +34,14 @@ export function generateSigningKeys(): SigningKeys {
 
 /** Reads a private key: 64 digits, or 128 where the public key follows it, or the path of a file with them. */
 export function readPrivateKey(field: string, given: string): KeyObject {
-  const bytes = readKey(field, given, "private", [keyBytes, 2 * keyBytes]).subarray(0, keyBytes);
+  const bytes = readKey(field, given, "A private", [keyBytes, 2 * keyBytes]).subarray(0, keyBytes);
   const key = Buffer.concat([privatePrefix, bytes]);
   return createPrivateKey({ key, format: "der", type: "pkcs8" });
 }
 
 /** Reads a public key: 64 digits, or the path of a file with them. */
 export function readPublicKey(field: string, given: string): KeyObject {
-  const key = Buffer.concat([publicPrefix, readKey(field, given, "public", [keyBytes])]);
+  const key = Buffer.concat([publicPrefix, readKey(field, given, "A public", [keyBytes])]);
   return createPublicKey({ key, format: "der", type: "spki" });
 }
 
@@ -78,6 +78,6 @@ function noKey(
   problem: string,
 ): InvalidOption {
   const digits = lengths.map((length) => length * 2).join(" or ");
-  const message = `${field}: A ${kind} key is ${digits} hexadecimal digits, or the path of a file that holds them; ${problem}.`;
+  const message = `${field}: ${kind} key is ${digits} hexadecimal digits, or the path of a file that holds them; ${problem}.`;
   return new InvalidOption({ field, message });
 }

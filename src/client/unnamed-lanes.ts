@@ -22,6 +22,8 @@ export interface UnnamedLane {
 export class UnnamedLanes {
   readonly #runtime: Runtime;
   readonly #known = new Set<string>();
+  /** Called with each lane that this process has recorded. */
+  onRecorded: ((lane: UnnamedLane) => void) | undefined;
 
   constructor(runtime: Runtime) {
     this.#runtime = runtime;
@@ -45,6 +47,7 @@ export class UnnamedLanes {
       await engine.swap([{ id, expect: 0, body: { queue, type, version } }]);
     }
     this.#known.add(id);
+    this.onRecorded?.(lane);
     return null;
   }
 }

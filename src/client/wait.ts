@@ -17,6 +17,7 @@ import {
 } from "./errors.js";
 import { keepAlive } from "./keep-alive.js";
 import { type OptionCheck, optionsProblem, signalProblem } from "./option-checks.js";
+import { DecryptionFailed, openPart } from "./vault.js";
 import type { WaitEnd } from "./waiters.js";
 
 /** How often to look for a job that is on its way to the store. */
@@ -34,6 +35,7 @@ export type WaitFailure =
   | JobEnded
   | WaitTimeout
   | WaitAborted
+  | DecryptionFailed
   | JobNotFound
   | InvalidOption
   | StoreError;
@@ -87,7 +89,7 @@ export function waitForJob<Value>(
             return;
           }
           const following = end === null || isStoreError(end) ? null : next(end);
-          if (following === null) finish(ending<Value>(awaited, end));
+          if (following === null) finish(ending<Value>(client, awaited, end));
           else stopWaiting = watch(following);
         });
       let stopWaiting = watch(id);
@@ -110,13 +112,17 @@ function soon({ runtime: { clock } }: Client, call: () => void): () => void {
 }
 
 function ending<Value>(
+  { runtime }: Client,
   id: string,
   end: WaitEnd,
-): Result<Value, JobEnded | JobNotFound | StoreError> {
+): Result<Value, JobEnded | JobNotFound | DecryptionFailed | StoreError> {
   if (end === null) return Result.err(jobNotFound(id));
   if (isStoreError(end)) return Result.err(end);
+  if (end.state !== "completed") return Result.err(jobEnded(end));
+  const result =
+    end.result === undefined ? undefined : openPart(runtime, end, "result", end.result);
   // The worker has checked the result against the schema that the type comes from.
-  return end.state === "completed" ? Result.ok(end.result as Value) : Result.err(jobEnded(end));
+  return result instanceof DecryptionFailed ? Result.err(result) : Result.ok(result as Value);
 }
 
 function jobEnded(job: Job): JobEnded {

@@ -31,9 +31,14 @@ import {
   type ScheduleSpec,
   schedulesMax,
 } from "./schedules.js";
-import { type JobOptions, resolveSettings } from "./settings.js";
+import {
+  type JobOptions,
+  type RetentionOptions,
+  resolveSettings,
+  retentionDefaults,
+} from "./settings.js";
 import type { Stored } from "./stored.js";
-import { checkJobOptions, checkMembers, fail } from "./validate.js";
+import { checkJobOptions, checkServiceOptions, fail } from "./validate.js";
 
 /** What `defineJob` takes: the schemas, and every option of a job type. */
 export interface JobSpec<
@@ -110,7 +115,9 @@ export function defineJob<
     Continuations,
     Given<Blockers>
   >["settings"];
-  return { kind: "job", payload, result: result as Result, settings, ...(hooks && { hooks }) };
+  const { retention } = options;
+  const own = { ...(hooks && { hooks }), ...(retention && { retention }) };
+  return { kind: "job", payload, result: result as Result, settings, ...own };
 }
 
 /**
@@ -137,6 +144,8 @@ export function versions<const Definitions extends readonly [JobDefinition, ...J
 export interface ServiceOptions<Entries extends JobEntries> {
   /** What it starts by itself: schedules by name, which `start` makes, changes and removes as they are listed here. */
   readonly schedules?: { readonly [name: string]: ScheduleSpec<Entries> };
+  /** How long ended jobs are kept, for types whose definition does not say it, unnamed ones included. */
+  readonly retention?: RetentionOptions;
 }
 
 /**
@@ -156,10 +165,11 @@ export function defineService<const Entries extends JobEntries>(
     if (!isKind(entry, "job") && !isKind(entry, "versions"))
       fail(`jobs.${type}`, "must come from defineJob or versions");
   }
-  checkMembers("", options, { schedules: () => null });
+  checkServiceOptions(options);
   checkRelatives({ kind: "service", name, jobs });
-  const contract = withSharedLimits({ kind: "service", name, jobs });
-  const { schedules } = options;
+  const { schedules, retention } = options;
+  const kept = retention === undefined ? null : { retention };
+  const contract = withSharedLimits({ kind: "service", name, jobs, ...kept });
   return schedules === undefined ? contract : { ...contract, schedules: declared(jobs, schedules) };
 }
 
@@ -216,7 +226,8 @@ function withSharedLimits<Entries extends JobEntries>(
     noteLimit(limits, `queue ${queue}`, definition.settings.queue.maxActive);
   }
   const jobs = Object.entries(contract.jobs).map(([type, entry]) => {
-    const fill = (definition: JobDefinition) => withLimits(type, definition, limits);
+    const fill = (definition: JobDefinition) =>
+      withRetention(withLimits(type, definition, limits), contract.retention);
     return [
       type,
       entry.kind === "job" ? fill(entry) : { ...entry, definitions: entry.definitions.map(fill) },
@@ -254,6 +265,16 @@ function withLimits(
   const limited =
     typeLimit === undefined ? { ...settings, queue } : { ...settings, queue, maxActive: typeLimit };
   return { ...definition, settings: limited };
+}
+
+/** What a definition says itself goes before what its service says. */
+function withRetention(
+  definition: JobDefinition,
+  shared: RetentionOptions | undefined,
+): JobDefinition {
+  if (shared === undefined) return definition;
+  const retention = { ...retentionDefaults, ...shared, ...definition.retention };
+  return { ...definition, settings: { ...definition.settings, retention } };
 }
 
 function checkName(field: string, problem: string | null): void {

@@ -4,7 +4,7 @@
 import type { StandardSchemaV1 } from "@standard-schema/spec";
 import type { CatchUp, Overlap, ScheduleTiming } from "../core/schedule.js";
 import type { AnyHooks } from "./hooks.js";
-import type { JobSettings } from "./settings.js";
+import type { JobSettings, RetentionOptions } from "./settings.js";
 
 /** A schema of any library that speaks Standard Schema. */
 export type Schema = StandardSchemaV1;
@@ -26,6 +26,8 @@ export interface JobDefinition<
     readonly blockers?: Blockers;
   };
   readonly hooks?: AnyHooks;
+  /** What the definition itself says of how long jobs are kept; the settings have the rest filled in. */
+  readonly retention?: RetentionOptions;
 }
 
 /** Job types of a service under names of their own. */
@@ -50,6 +52,8 @@ export interface ServiceContract<Entries extends JobEntries = JobEntries> {
   readonly kind: "service";
   readonly name: string;
   readonly jobs: Entries;
+  /** How long ended jobs are kept where their type does not say it. */
+  readonly retention?: RetentionOptions;
   /** What the service starts by itself, by name. */
   readonly schedules?: { readonly [name: string]: ScheduleDefinition };
 }

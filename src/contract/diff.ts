@@ -68,6 +68,8 @@ const rules: { readonly [path: string]: Rule } = {
   deadLetter: { judge: switchedOff("jobs whose tries are exhausted are no longer kept as dead") },
   continuations: { judge: lost("a job that continues with one of them fails") },
   blockers: { judge: always("creates and handlers must name the same jobs to wait for") },
+  "secret.payload": { judge: lost("fields of payloads are shown that were secret") },
+  "secret.result": { judge: lost("fields of results are shown that were secret") },
   "isolate.memoryMb": { judge: lowered("a try that needs more is ended") },
   "isolate.cpuSeconds": { judge: lowered("a try that needs more is ended") },
   "isolate.environment": { judge: lost("a handler that reads one of them does not find it") },

@@ -1,7 +1,7 @@
 /**
  * The settings of a job type: what a definition may say, and what holds where it says nothing.
  */
-import type { EndedState, StalePolicy, WhenFull } from "../core/job.js";
+import type { EndedState, JobSecrets, StalePolicy, WhenFull } from "../core/job.js";
 import type { Backoff } from "../core/retry.js";
 import { type IsolateOptions, type IsolateSettings, resolveIsolate } from "./isolate.js";
 
@@ -75,8 +75,13 @@ export interface JobOptions {
   /** The jobs that one of this type waits for: each with a name, and the type of the service that it is of. */
   readonly blockers?: { readonly [name: string]: string };
   /**
+   * The fields of payload and result that are not to be shown, as JSON Pointers; `*` stands for every entry.
+   * Handlers and creators get them; lists, events and logs for people do not.
+   */
+  readonly secret?: JobSecrets;
+  /**
    * Runs every try in a process of its own, under these limits or, with `true`, under the defaults. The handler is then
-   * a module or a program: `handle({ module })` or `handle({ exec })`.
+   * a namespace or a program: `handle({ module })` or `handle({ exec })`.
    */
   readonly isolate?: true | IsolateOptions;
 }
@@ -102,6 +107,7 @@ export interface JobSettings {
   readonly retention: { readonly [State in EndedState]: number };
   readonly continuations: readonly string[];
   readonly blockers?: { readonly [name: string]: string };
+  readonly secret?: JobSecrets;
   readonly isolate?: IsolateSettings;
 }
 
@@ -178,6 +184,7 @@ export function resolveSettings(options: JobOptions): JobSettings {
     retention: { ...retentionDefaults, ...options.retention },
     continuations: options.continuations ?? [],
     ...(options.blockers === undefined ? null : { blockers: options.blockers }),
+    ...(options.secret === undefined ? null : { secret: options.secret }),
     ...(options.isolate === undefined ? null : { isolate: resolveIsolate(options.isolate) }),
   };
 }

@@ -6,6 +6,7 @@ import { templateProblem } from "../core/keys.js";
 import { nameProblem } from "../core/names.js";
 import { priorityMax, priorityMin } from "../core/order.js";
 import { backoffProblem, delayMaxMs } from "../core/retry.js";
+import { pointerProblem } from "../core/secrets.js";
 import { InvalidDefinition } from "./errors.js";
 import { hookNames } from "./hooks.js";
 import { cpuSecondsLimit, memoryMbRange, outputBytesLimit } from "./isolate.js";
@@ -48,6 +49,7 @@ const jobChecks: Checks = {
   blockers: blockersCheck,
   isolate: () => null,
   hooks: () => null,
+  secret: () => null,
 };
 
 const retryChecks: Checks = {
@@ -83,10 +85,12 @@ const isolateChecks: Checks = {
 
 const retentionChecks: Checks = Object.fromEntries(endedStates.map((state) => [state, keptMs]));
 
+const secretChecks: Checks = { payload: pointersCheck, result: pointersCheck };
+
 const hookChecks: Checks = Object.fromEntries(hookNames.map((name) => [name, functionCheck]));
 
 /** Options that later versions will know. */
-const laterOptions: ReadonlySet<string> = new Set(["sign", "secret"]);
+const laterOptions: ReadonlySet<string> = new Set(["sign"]);
 
 /** Throws `InvalidDefinition` for the first option that cannot work. */
 export function checkJobOptions(
@@ -99,15 +103,36 @@ export function checkJobOptions(
   if (options.queue !== undefined) checkMembers("queue", options.queue, queueChecks);
   if (options.retention !== undefined)
     checkMembers("retention", options.retention, retentionChecks);
+  checkSecret(options);
   if (options.isolate !== undefined && options.isolate !== true)
     checkMembers("isolate", options.isolate, isolateChecks);
   if (options.hooks !== undefined) checkMembers("hooks", options.hooks, hookChecks);
   checkKeyConcurrency(options);
 }
 
+/** Throws `InvalidDefinition` for an option of a service that cannot work. */
+export function checkServiceOptions(options: { readonly retention?: object }): void {
+  checkMembers("", options, { schedules: () => null, retention: () => null });
+  if (options.retention !== undefined)
+    checkMembers("retention", options.retention, retentionChecks);
+}
+
 /** Throws `InvalidDefinition` for a field. */
 export function fail(field: string, problem: string): never {
   throw new InvalidDefinition({ field, message: `${field} ${problem}.` });
+}
+
+/** What a key is made of is shown wherever the key is. */
+function checkSecret({ secret, keyConcurrency }: JobOptions): void {
+  if (secret === undefined) return;
+  checkMembers("secret", secret, secretChecks);
+  for (const pointer of secret.payload ?? []) {
+    const shown = keyConcurrency?.key.find(
+      (segment) => segment === pointer || segment.startsWith(`${pointer}/`),
+    );
+    if (shown !== undefined)
+      fail("secret.payload", `names ${pointer}, which the key of keyConcurrency shows`);
+  }
 }
 
 function checkKeyConcurrency({ keyConcurrency, queue, leaseMs }: JobOptions): void {
@@ -176,6 +201,15 @@ function blockersCheck(value: unknown): string | null {
     Object.keys(value).length > 0 &&
     Object.values(value).every((type) => typeof type === "string");
   return good ? null : 'must name job types, such as { invoice: "createInvoice" }';
+}
+
+function pointersCheck(value: unknown): string | null {
+  if (!Array.isArray(value)) return 'must be a list of JSON Pointers, such as ["/card/number"]';
+  for (const pointer of value) {
+    const problem = pointerProblem(pointer);
+    if (problem !== null) return `names ${String(pointer)}, which ${problem}`;
+  }
+  return null;
 }
 
 function environmentCheck(value: unknown): string | null {

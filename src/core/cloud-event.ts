@@ -4,6 +4,7 @@
  */
 import type { EventName, JobEvent } from "./event.js";
 import type { Json } from "./json.js";
+import { redactEvent } from "./secrets.js";
 import { transitions } from "./transitions.js";
 
 /** An event in the JSON format of CloudEvents 1.0, in structured mode. */
@@ -40,7 +41,14 @@ export const changeNames: readonly EventName[] = eventNames.filter(
 );
 
 /** What callers and handlers put into events, which is theirs. */
-const contents: ReadonlySet<string> = new Set(["payload", "result", "data", "entries"]);
+const contents: ReadonlySet<string> = new Set([
+  "payload",
+  "result",
+  "data",
+  "entries",
+  "signature",
+  "secret",
+]);
 
 /** The members that the envelope of a CloudEvent tells. */
 const told: ReadonlySet<string> = new Set(["id", "at", "name", "context"]);
@@ -51,7 +59,7 @@ export function cloudEvent(
   { includePayloads }: { readonly includePayloads: boolean },
 ): CloudEvent {
   const { id, service, name, jobId, at, context } = event;
-  const data = Object.entries(event).filter(
+  const data = Object.entries(redactEvent(event)).filter(
     ([member, value]) =>
       value !== undefined && !told.has(member) && (includePayloads || !contents.has(member)),
   );

@@ -172,7 +172,8 @@ function start(job: Job, command: CommandOf<"start">, now: number): Decision {
 
 function complete(job: Job, command: CommandOf<"complete">, now: number): Decision {
   const { result, continuation, completedBy, aggregate } = command;
-  if (continuation === undefined && aggregate === undefined) {
+  const { secret } = job;
+  if (continuation === undefined && aggregate === undefined && secret === undefined) {
     const data = result === undefined ? { completedBy } : { result, completedBy };
     return outcome(job, command, now, "completed", data);
   }
@@ -181,7 +182,7 @@ function complete(job: Job, command: CommandOf<"complete">, now: number): Decisi
     command,
     now,
     "completed",
-    compact({ result, continuation, completedBy, aggregate }),
+    compact({ result, continuation, completedBy, aggregate, secret }),
   );
 }
 

@@ -89,6 +89,8 @@ export interface EventData {
     readonly continuation?: Continuation;
     readonly completedBy: string | null;
     readonly aggregate?: Aggregate;
+    /** What of the job is not to be shown, so that who sees the event alone knows it. */
+    readonly secret?: JobSecrets;
   };
   failed: { readonly token?: number; readonly error: JobError; readonly aggregate?: Aggregate };
   cancelRequested: { readonly reason?: string };

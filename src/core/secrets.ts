@@ -3,7 +3,7 @@
  * Whatever shows jobs or events to people goes through here.
  */
 import type { JobEvent } from "./event.js";
-import type { Job, JobSecrets } from "./job.js";
+import type { JobSecrets } from "./job.js";
 import type { Json } from "./json.js";
 
 /** A payload or a result that is encrypted. */
@@ -35,25 +35,32 @@ export function redact(value: Json, pointers: readonly string[] = []): Json {
   return pointers.reduce((left, pointer) => redactAt(left, segmentsOf(pointer)), value);
 }
 
+/** What of a job, or of a view of one, may have to be hidden. */
+interface Hideable {
+  readonly payload: Json;
+  readonly result?: Json | undefined;
+  readonly secret?: JobSecrets;
+}
+
 /** A job as people may see it. */
-export function redactJob<Shown extends Pick<Job, "payload" | "result" | "secret">>(
-  job: Shown,
-): Shown {
+export function redactJob<Shown extends Hideable>(job: Shown): Shown {
   const { payload, result, secret } = job;
   if (secret === undefined && !isSealed(payload) && !isSealed(result)) return job;
   const shown = { ...job, payload: redact(payload, secret?.payload) };
   return result === undefined ? shown : { ...shown, result: redact(result, secret?.result) };
 }
 
-/** An event as people may see it. `secret` is what its job says of itself; its creation knows it, too. */
-export function redactEvent(event: JobEvent, secret: JobSecrets | undefined): JobEvent {
+/** An event as people may see it. */
+export function redactEvent(event: JobEvent): JobEvent {
   if (event.name === "created") {
-    const { payload, secret: own = secret } = event;
-    return own || isSealed(payload) ? { ...event, payload: redact(payload, own?.payload) } : event;
+    const { payload, secret } = event;
+    if (secret === undefined && !isSealed(payload)) return event;
+    return { ...event, payload: redact(payload, secret?.payload) };
   }
   if (event.name !== "completed" || event.result === undefined) return event;
-  if (secret === undefined && !isSealed(event.result)) return event;
-  return { ...event, result: redact(event.result, secret?.result) };
+  const { result, secret } = event;
+  if (secret === undefined && !isSealed(result)) return event;
+  return { ...event, result: redact(result, secret?.result) };
 }
 
 /** What is wrong with a pointer, as a sentence that goes on after its place, or `null`. */

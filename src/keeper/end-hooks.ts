@@ -10,7 +10,7 @@ import { type AnyHooks, hasEndHooks, outcomeHook } from "../contract/hooks.js";
 import type { JobEvent } from "../core/event.js";
 import { fold } from "../core/evolve.js";
 import { isEnded, type Job } from "../core/job.js";
-import type { FeedItem } from "../engine/engine.js";
+import type { FeedExtent, FeedItem } from "../engine/engine.js";
 import { jobFields } from "../engine/logger.js";
 import { FeedPlace } from "./feed-place.js";
 
@@ -24,8 +24,8 @@ const retryMs = 1_000;
 /** How long a keeper that stops waits for hooks; the next one calls them again. */
 const stopMs = 10_000;
 
-/** How much later than its time an event may come at most where many processes write. */
-const lateMs = 10_000;
+/** How much later than its time an event may be read at most, also where the store was away for a while. */
+const lateMs = 60_000;
 
 /** Calls the hooks of ended jobs. */
 export class EndHooks {
@@ -38,6 +38,8 @@ export class EndHooks {
   readonly #underWay = new Map<string, Promise<void>>();
   #wakeUp: (() => void) | undefined;
   #abort: AbortController | undefined;
+  /** What allows it to follow the feed live, while it does. */
+  #mayGoOn: (() => boolean) | undefined;
   #following: Promise<void> = Promise.resolve();
   #callOffStore: (() => void) | undefined;
   #callOffRetry: (() => void) | undefined;
@@ -68,6 +70,7 @@ export class EndHooks {
     if (this.#types.size === 0) return;
     const abort = new AbortController();
     this.#abort = abort;
+    this.#mayGoOn = mayGoOn;
     const before = this.#following;
     this.#following = before.then(() => this.#follow(abort, mayGoOn));
   }
@@ -76,6 +79,7 @@ export class EndHooks {
   pause(): void {
     this.#abort?.abort();
     this.#abort = undefined;
+    this.#mayGoOn = undefined;
     this.#callOffStore?.();
     this.#callOffStore = undefined;
     this.#callOffRetry?.();
@@ -95,20 +99,20 @@ export class EndHooks {
     await this.#store();
   }
 
-  /**
-   * Calls the hooks of all that the feed holds now, for those who move time by hand. A feed that gives nothing for a
-   * turn of the event loop is at its end, as far as a store in memory goes.
-   */
+  /** Calls the hooks of all that the feed holds now, whoever leads, and stores the place. */
   async round(): Promise<void> {
     if (this.#types.size === 0) return;
-    if (this.#abort === undefined) this.start(() => true);
-    for (let taken = -1; taken !== this.#taken || this.#underWay.size > 0; ) {
-      taken = this.#taken;
-      await new Promise((resolve) => setImmediate(resolve));
-      await Promise.all(this.#underWay.values());
-    }
+    const mayGoOn = this.#mayGoOn;
+    this.pause();
+    await this.#following;
+    const abort = new AbortController();
+    this.#abort = abort;
+    this.#following = this.#follow(abort, () => true, "stored");
+    await this.#following;
+    await Promise.all(this.#underWay.values());
     this.#isAtEnd = true;
     await this.#store();
+    if (mayGoOn !== undefined) this.start(mayGoOn);
   }
 
   /** The time up to which all ends of a type have had their hooks called, so that their jobs may be removed. */
@@ -123,13 +127,17 @@ export class EndHooks {
     return Math.min(told, this.#place.oldestOpenAt) - lateMs;
   }
 
-  async #follow(abort: AbortController, mayGoOn: () => boolean): Promise<void> {
+  async #follow(
+    abort: AbortController,
+    mayGoOn: () => boolean,
+    extent: FeedExtent = "live",
+  ): Promise<void> {
     const { engine, clock, logger } = this.#runtime;
     this.#takenAt = clock.monotonic();
     this.#isAtEnd = false;
     try {
       const cursor = await this.#place.read();
-      for await (const item of engine.tail(cursor, abort.signal)) {
+      for await (const item of engine.tail(cursor, abort.signal, extent)) {
         if (abort.signal.aborted || !mayGoOn()) return;
         await this.#take(item);
       }

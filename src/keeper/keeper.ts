@@ -223,7 +223,7 @@ class ServiceKeeper implements Keeper {
   async #duties(round: DutyRound, prunes: boolean): Promise<DutyDone> {
     const readUntil = await this.#webhooks.tend(prunes || this.#discards);
     const retention = {
-      rules: this.#rules,
+      ...this.#rules,
       readUntil,
       mayGoUntil: (type: string) => Math.min(this.#endHooks.doneUntil(type), readUntil),
     };

@@ -9,12 +9,16 @@ import { type DutyDone, type DutyRound, tend } from "./duty.js";
 
 type RetentionRule = { readonly [State in EndedState]: number };
 
-/** How long each job type of a contract keeps its ended jobs. Versions share the longest time. */
-export type RetentionRules = ReadonlyMap<string, RetentionRule>;
+/** How long ended jobs are kept. */
+export interface RetentionRules {
+  /** The rule of each type of the contract. Versions share the longest time. */
+  readonly types: ReadonlyMap<string, RetentionRule>;
+  /** The rule of types that the contract does not name. */
+  readonly otherwise: RetentionRule;
+}
 
 /** What may be removed. */
-export interface Retention {
-  readonly rules: RetentionRules;
+interface Retention extends RetentionRules {
   /** The time up to which everybody who follows the log has read it. */
   readonly readUntil: number;
   /** The time up to which nobody still needs the jobs of a type that have ended. */
@@ -23,7 +27,7 @@ export interface Retention {
 
 /** Reads the retention rules of a contract. */
 export function retentionRules(contract: ServiceContract): RetentionRules {
-  return new Map(
+  const types = new Map(
     Object.entries(contract.jobs).map(([type, entry]) => {
       const rules = definitionsOf(entry).map((definition) => definition.settings.retention);
       const longest = endedStates.map((state) => {
@@ -32,11 +36,12 @@ export function retentionRules(contract: ServiceContract): RetentionRules {
       return [type, Object.fromEntries(longest) as RetentionRule];
     }),
   );
+  return { types, otherwise: { ...retentionDefaults, ...contract.retention } };
 }
 
 /** Whether some jobs are not kept at all. */
-export function discardsAny(rules: RetentionRules): boolean {
-  return [...rules.values()].some((rule) => endedStates.some((state) => rule[state] === 0));
+export function discardsAny({ types }: RetentionRules): boolean {
+  return [...types.values()].some((rule) => endedStates.some((state) => rule[state] === 0));
 }
 
 /**
@@ -45,7 +50,7 @@ export function discardsAny(rules: RetentionRules): boolean {
  */
 export async function discardUnkept(round: DutyRound, retention: Retention): Promise<DutyDone> {
   const parts: DutyDone[] = [];
-  for (const [type, rule] of retention.rules) {
+  for (const [type, rule] of retention.types) {
     for (const state of endedStates) {
       if (rule[state] === 0) parts.push(await removeEnded(round, retention, type, state, 0));
     }
@@ -67,7 +72,7 @@ export async function prune(
     const name = `${type}/${state}`;
     if (!isEnded(state) || count === 0 || seen.has(name)) continue;
     seen.add(name);
-    const keepMs = (retention.rules.get(type) ?? retentionDefaults)[state];
+    const keepMs = (retention.types.get(type) ?? retention.otherwise)[state];
     if (Number.isFinite(keepMs))
       parts.push(await removeEnded(round, retention, type, state, keepMs));
   }

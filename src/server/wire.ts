@@ -5,6 +5,7 @@ import type { WorkerRow } from "../client/presence.js";
 import { given } from "../client/reads.js";
 import type { Job, JobContext, JobState, LogEntry, PolicyOutcome, Progress } from "../core/job.js";
 import type { Json } from "../core/json.js";
+import { redactJob } from "../core/secrets.js";
 import type { JobRow, KeyRow } from "../engine/query.js";
 
 /** A job. */
@@ -157,7 +158,8 @@ export interface JobSurroundings {
 }
 
 /** A job for the wire. */
-export function jobWire(job: Job, { row, keyRow, logs }: JobSurroundings = {}): JobWire {
+export function jobWire(stored: Job, { row, keyRow, logs }: JobSurroundings = {}): JobWire {
+  const job = redactJob(stored);
   const { id, service, type, typeVersion, queue, state, payload, version, run, tries } = job;
   const { maxTries, priority, tags, context } = job;
   return {

@@ -18,6 +18,7 @@ import type { WebhookSettings } from "../client/runtime.js";
 import { Signing, type SigningOptions } from "../client/signing.js";
 import { openTelemetryTrace } from "../client/trace.js";
 import type { TransactionSource } from "../client/transactions/source.js";
+import { type EncryptionOptions, Vault } from "../client/vault.js";
 import { networksProblem } from "../client/webhooks/addresses.js";
 import type { JobEntries, ServiceContract } from "../contract/definition.js";
 import { concurrencyLimit } from "../contract/validate.js";
@@ -63,6 +64,8 @@ export interface ConnectOptions<Tx = undefined> {
   readonly acceptMigration?: string;
   /** Keys that jobs are signed with, and those whose jobs this process runs. */
   readonly signing?: SigningOptions;
+  /** Keys that payloads and results are encrypted with, so that the store never sees them. */
+  readonly encryption?: EncryptionOptions;
   /** Where webhooks may be sent to: public addresses only by default. */
   readonly webhooks?: WebhookSettings;
   /** Where the runtime says what it does; it is silent by default. */
@@ -89,6 +92,7 @@ export async function connect<Entries extends JobEntries, Tx = undefined>(
   const ids = options.ids ?? (clock === systemClock ? systemIds : createIds(() => clock.now()));
   const instance = options.instance ?? defaultInstance(ids);
   const signing = options.signing && new Signing(options.signing);
+  const vault = options.encryption && new Vault(options.encryption);
   const engine = options.engine ?? (await openEngine(url, { clock, logger }));
   const ownsEngine = options.engine === undefined;
   let outbox: Outbox | undefined;
@@ -111,6 +115,7 @@ export async function connect<Entries extends JobEntries, Tx = undefined>(
       ...(telemetry && { telemetry }),
       ...(outbox && { outbox }),
       ...(signing && { signing }),
+      ...(vault && { vault }),
       ...(webhooks && { webhooks }),
     };
     const client = createClient(runtime, contract, await openTelemetryTrace());
@@ -146,6 +151,7 @@ const connectChecks: { readonly [Name in keyof ConnectOptions]-?: OptionCheck } 
   outbox: stringProblem,
   acceptMigration: stringProblem,
   signing: (value) => (isObject(value) ? null : "It must be an object with sign and verify."),
+  encryption: (value) => (isObject(value) ? null : "It must be an object with keys."),
   webhooks: (webhooks) =>
     optionsProblem("webhooks", webhooks, { allowAddresses: networksProblem })?.message ?? null,
   logger: membersProblem("info", "warn", "error"),

@@ -1,7 +1,7 @@
 /**
  * An attempt: what happens to a job from its claim to its settlement, step by step.
  *
- *   check the lease → check the signature → check the payload → check the deadline → load what it waited for → call onStart →
+ *   check the lease → decrypt → check the signature → check the payload → check the deadline → load what it waited for → call onStart →
  *   run the handler → check the result → wait for its notes → conclude (→ settle)
  *
  * Every step but the last may end the attempt with an outcome; `conclude` turns the outcome,
@@ -11,6 +11,7 @@
 import { InvalidResult } from "../client/errors.js";
 import { cut, jobError } from "../client/job-error.js";
 import type { Runtime } from "../client/runtime.js";
+import { DecryptionFailed, openPart } from "../client/vault.js";
 import { validate } from "../contract/schema.js";
 import { jobFields } from "../engine/logger.js";
 import { namedBlockers } from "./blockers.js";
@@ -70,11 +71,15 @@ async function steps(hold: Hold, parts: RunningJobParts): Promise<Outcome> {
   const { runtime } = parts.client;
   if (leaseIsOld(hold, runtime)) return { kind: "given_back" };
 
-  const unsigned = runtime.signing?.problem(hold.job, runtime.engine.now());
+  const plain = openPart(runtime, hold.job, "payload", hold.job.payload);
+  if (plain instanceof DecryptionFailed) return unreadable(plain);
+
+  const { signing } = runtime;
+  const unsigned = signing?.problem({ ...hold.job, payload: plain }, runtime.engine.now());
   if (unsigned) return terminated("signature", unsigned.message, unsigned.code);
 
   const { definition } = hold.lane.bound;
-  const checkingPayload = validate(definition.payload, hold.job.payload);
+  const checkingPayload = validate(definition.payload, plain);
   const payload = checkingPayload instanceof Promise ? await checkingPayload : checkingPayload;
   if (!payload.ok) return notValid("payload", payload);
 
@@ -82,7 +87,7 @@ async function steps(hold: Hold, parts: RunningJobParts): Promise<Outcome> {
   if (hold.aborted) throw hold.aborted;
 
   const declared = definition.settings.blockers;
-  const blockers = declared ? await namedBlockers(runtime.engine, hold.job, declared) : noBlockers;
+  const blockers = declared ? await namedBlockers(runtime, hold.job, declared) : noBlockers;
   if (typeof blockers === "string") return terminated("payload", blockers);
 
   const starting = parts.hooks.start(hold);
@@ -98,7 +103,7 @@ async function steps(hold: Hold, parts: RunningJobParts): Promise<Outcome> {
   if (hold.letGo !== undefined && !hold.completion) await active.complete(() => returned);
   if (hold.completion !== undefined) return { kind: "returned" };
 
-  const checkingResult = resultOutcome(hold, returned);
+  const checkingResult = resultOutcome(hold, returned, runtime);
   return checkingResult instanceof Promise ? await checkingResult : checkingResult;
 }
 
@@ -128,6 +133,13 @@ function begin(hold: Hold, active: RunningJob): unknown {
 /** A claim that took very long may have used up so much of its lease that another worker is near. */
 function leaseIsOld(hold: Hold, runtime: Runtime): boolean {
   return runtime.clock.monotonic() >= hold.fenceAt;
+}
+
+/** Another process may have the key, so that only what was tampered with is given up. */
+function unreadable({ code, message }: DecryptionFailed): Outcome {
+  return code === "encryption_invalid"
+    ? terminated("encryption", message, code)
+    : { kind: "threw", error: { message, reason: "encryption", code } };
 }
 
 /** The deadline is inclusive. */

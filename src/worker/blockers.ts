@@ -1,6 +1,8 @@
 /**
  * What a handler learns of the jobs and chains that its own job has waited for.
  */
+import type { Runtime } from "../client/runtime.js";
+import { DecryptionFailed, openPart } from "../client/vault.js";
 import type { EndedState, Job } from "../core/job.js";
 import type { Json } from "../core/json.js";
 import type { Engine } from "../engine/engine.js";
@@ -15,23 +17,25 @@ export type BlockerOutcome<Value = Json | undefined> =
     };
 
 /** The outcomes of a job's blockers, in the order in which it names them. */
-export async function loadBlockers(engine: Engine, job: Job): Promise<readonly BlockerOutcome[]> {
-  return (await blockerJobs(engine, job)).map(({ id, ended }) => outcomeOf(id, ended));
+export async function loadBlockers(runtime: Runtime, job: Job): Promise<readonly BlockerOutcome[]> {
+  const jobs = await blockerJobs(runtime.engine, job);
+  return jobs.map(({ id, ended }) => outcomeOf(runtime, id, ended));
 }
 
 /** The outcomes of the blockers that the definition names; a sentence where one of them is of another type. */
 export async function namedBlockers(
-  engine: Engine,
+  runtime: Runtime,
   job: Job,
   declared: { readonly [name: string]: string },
 ): Promise<{ readonly [name: string]: BlockerOutcome } | string> {
   const named: Record<string, BlockerOutcome> = {};
-  for (const [place, { id, ended, first }] of (await blockerJobs(engine, job)).entries()) {
+  const jobs = await blockerJobs(runtime.engine, job);
+  for (const [place, { id, ended, first }] of jobs.entries()) {
     const name = job.blockers[place]?.name;
     if (name === undefined) continue;
     if (first !== null && first.type !== declared[name])
       return `The blocker ${name} is a ${first.type}, and the contract names ${declared[name]}.`;
-    named[name] = outcomeOf(id, ended);
+    named[name] = outcomeOf(runtime, id, ended);
   }
   return named;
 }
@@ -56,9 +60,13 @@ async function blockerJobs(engine: Engine, job: Job): Promise<readonly BlockerJo
   }));
 }
 
-function outcomeOf(id: string, job: Job | null): BlockerOutcome {
+/** Throws `DecryptionFailed` for a result that cannot be read here. */
+function outcomeOf(runtime: Runtime, id: string, job: Job | null): BlockerOutcome {
   if (job === null) return { id, state: "removed" };
-  return job.state === "completed"
-    ? { id, state: "completed", result: job.result }
-    : { id, state: job.state as Exclude<EndedState, "completed"> };
+  if (job.state !== "completed")
+    return { id, state: job.state as Exclude<EndedState, "completed"> };
+  const result =
+    job.result === undefined ? undefined : openPart(runtime, job, "result", job.result);
+  if (result instanceof DecryptionFailed) throw result;
+  return { id, state: "completed", result };
 }

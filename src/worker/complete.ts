@@ -221,7 +221,7 @@ function completionOf(
     const create = prepareContinuation(client, hold.job, given);
     return create instanceof Promise ? create.then(continued) : continued(create);
   }
-  const outcome = resultOutcome(hold, given);
+  const outcome = resultOutcome(hold, given, client.runtime);
   const { type } = hold.job;
   return outcome instanceof Promise
     ? outcome.then((later) => ended(type, later))

@@ -3,7 +3,7 @@
  * records: now and then, and soon after it was told that there may be something to claim.
  */
 import type { Client } from "../client/client.js";
-import { unnamedLanes } from "../client/unnamed-lanes.js";
+import { type UnnamedLane, unnamedLanes } from "../client/unnamed-lanes.js";
 import type { WorkerLane } from "./lane.js";
 import type { Lanes } from "./lanes.js";
 import type { Router } from "./route.js";
@@ -36,8 +36,10 @@ export class Discovery {
 
   /** Reads the records, and goes on to. */
   async start(): Promise<void> {
-    const { engine } = this.#options.client.runtime;
-    this.#stopHints = engine.wake("ready", () => this.#plan(readMinMs));
+    const { runtime, unnamedLanes } = this.#options.client;
+    this.#stopHints = runtime.engine.wake("ready", () => this.#plan(readMinMs));
+    // What this process has recorded itself it need not read.
+    unnamedLanes.onRecorded = (lane) => this.#addAll([lane]);
     await this.#read();
   }
 
@@ -45,6 +47,7 @@ export class Discovery {
     this.#isStopped = true;
     this.#callOff?.();
     this.#stopHints?.();
+    this.#options.client.unnamedLanes.onRecorded = undefined;
     await this.#reading;
   }
 
@@ -73,7 +76,7 @@ export class Discovery {
   }
 
   /** Adds what a route fits, and then what nobody handles in the queues that are served. */
-  #addAll(found: Awaited<ReturnType<typeof unnamedLanes>>): void {
+  #addAll(found: readonly UnnamedLane[]): void {
     const { client, lanes, router, onFound } = this.#options;
     const { service } = client.runtime;
     const unnamed = found.filter(({ type }) => client.currentJob(type) === undefined);

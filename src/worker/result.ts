@@ -3,29 +3,35 @@
  */
 
 import { cut } from "../client/job-error.js";
+import type { Runtime } from "../client/runtime.js";
 import { issuesSentence, type Validation, validate } from "../contract/schema.js";
 import type { JobError } from "../core/job.js";
-import { jsonText } from "../core/json.js";
+import { type Json, jsonText } from "../core/json.js";
 import type { Outcome } from "./conclude.js";
 import type { Hold } from "./hold.js";
 
 /** The outcome of a returned value: the result to store, or that there can be none. */
-export function resultOutcome(hold: Hold, returned: unknown): Outcome | Promise<Outcome> {
+export function resultOutcome(
+  hold: Hold,
+  returned: unknown,
+  runtime: Runtime,
+): Outcome | Promise<Outcome> {
   const { definition } = hold.lane.bound;
-  if (definition.result === undefined) return asResult(returned);
+  if (definition.result === undefined) return asResult(hold, returned, runtime);
+  const outcomeOf = (checked: Validation) =>
+    checked.ok ? asResult(hold, checked.value, runtime) : notValid("result", checked);
   const checked = validate(definition.result, returned);
-  return checked instanceof Promise ? checked.then(checkedOutcome) : checkedOutcome(checked);
-}
-
-function checkedOutcome(checked: Validation): Outcome {
-  return checked.ok ? asResult(checked.value) : notValid("result", checked);
+  return checked instanceof Promise ? checked.then(outcomeOf) : outcomeOf(checked);
 }
 
 /** A result is stored as the JSON that it is, so that later readers see what the store sees. */
-function asResult(value: unknown): Outcome {
+function asResult({ job }: Hold, value: unknown, { vault }: Runtime): Outcome {
   if (value === undefined) return { kind: "returned" };
   const json = jsonText(value);
-  if (json.ok) return { kind: "returned", result: JSON.parse(json.text) };
+  if (json.ok) {
+    const result = JSON.parse(json.text) as Json;
+    return { kind: "returned", result: vault ? vault.seal(result, job, "result") : result };
+  }
   const { path, message } = json.problem;
   return terminated("result", `The result cannot be stored: ${path || "it"} ${message}.`);
 }

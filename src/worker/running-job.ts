@@ -150,7 +150,7 @@ export class RunningJob implements ActiveJob<unknown> {
   }
 
   get loadDependencies(): () => Promise<readonly BlockerOutcome[]> {
-    return () => loadBlockers(this.#runtime.engine, this.#hold.job);
+    return () => loadBlockers(this.#runtime, this.#hold.job);
   }
 
   get prepare(): AnyPrepare {

@@ -119,10 +119,10 @@ it("keeps a job that is not to be kept until its hooks were called", async () =>
   holdUp(opened);
   const worker = await workshop.start({ unkept: () => null });
   const id = await workshop.create("unkept");
-  await workshop.clock.advance(30_000);
+  await workshop.clock.advance(59_000);
   expect(await workshop.exists(id)).toBe(true);
   open();
-  await workshop.clock.advance(30_000);
+  await workshop.clock.advance(62_000);
   expect(await workshop.exists(id)).toBe(false);
   expect(called).toContain("onEnd completed");
   await worker.stop();

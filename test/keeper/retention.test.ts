@@ -38,6 +38,36 @@ it("removes a job when its time is over, and records that", async () => {
   await keeper.stop();
 });
 
+it("keeps jobs as their service says, where their type does not", async () => {
+  const workshop = new Workshop(
+    defineService(
+      "shop",
+      {
+        mail: defineJob({ payload, retention: { completed: dayMs } }),
+        plain: defineJob({ payload }),
+      },
+      { retention: { completed: minuteMs, cancelled: 0 } },
+    ),
+  );
+  const [mail, plain] = [await workshop.create("mail"), await workshop.create("plain")];
+  await workshop.complete(mail);
+  await workshop.complete(plain);
+  const cancelled = await workshop.create("mail");
+  await workshop.cancel(cancelled);
+  const keeper = workshop.keeper();
+  await workshop.clock.advance(1);
+  await keeper.tick();
+  expect(await workshop.exists(cancelled)).toBe(false);
+  await workshop.clock.advance(minuteMs);
+  await keeper.tick();
+  expect([await workshop.exists(mail), await workshop.exists(plain)]).toEqual([true, false]);
+});
+
+it("refuses a service whose retention cannot work", () => {
+  const define = () => defineService("shop", {}, { retention: { completed: -1 } });
+  expect(define).toThrow("retention.completed is -1");
+});
+
 it("keeps unfinished jobs, and ended ones by the defaults where nothing is said", async () => {
   const workshop = shop();
   const open = await workshop.create("plain", {}, { delayMs: 365 * dayMs });

@@ -96,6 +96,7 @@ function completedBody(event: EventOf<"completed">): string {
     continuation: event.continuation,
     completedBy: event.completedBy,
     aggregate: event.aggregate,
+    secret: event.secret,
   });
 }
 

@@ -22,6 +22,7 @@ import type {
   SignatureRequired,
   WebhookNotFound,
 } from "../../client/errors.js";
+import type { DecryptionFailed } from "../../client/vault.js";
 import type { InvalidDefinition } from "../../contract/errors.js";
 import {
   type InvalidCursor,
@@ -112,6 +113,7 @@ const retryAfterMs = 1_000;
 /** The failures of the rooms below that a caller is told. */
 type Told =
   | CommandRefused
+  | DecryptionFailed
   | DeliveryNotFound
   | IdempotencyConflict
   | InvalidBlocker
@@ -190,12 +192,14 @@ function toldRefusal(error: Told): Refused | undefined {
       const details = { state: error.state };
       return refused("conflict", { reason: "already_completed", message, details });
     }
+    case "DecryptionFailed":
+      return refused("conflict", { reason: error.code, message });
     case "SignatureRequired": {
-      const parts = { reason: "signature_required", field: "signature", message };
+      const parts = { reason: "signature_missing", field: "signature", message };
       return refused("signature_required", parts);
     }
     case "SignatureInvalid": {
-      const parts = { reason: "signature_invalid", field: "signature", message };
+      const parts = { reason: "signature_wrong", field: "signature", message };
       return refused("signature_invalid", parts);
     }
   }

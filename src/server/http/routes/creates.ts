@@ -50,6 +50,14 @@ export const createFields = {
     .max(1_000)
     .optional(),
   tags: z.array(z.string()).max(20).optional(),
+  signature: z
+    .strictObject({
+      createdAt: time,
+      expiresAt: time.optional(),
+      value: z.string().regex(/^[0-9a-fA-F]{128}$/, "must be 128 hexadecimal digits"),
+    })
+    .optional()
+    .meta({ description: "The caller's Ed25519 signature of the job, which goes with its id." }),
   context: z
     .strictObject({
       requestId: z.string().min(1).max(128).optional(),

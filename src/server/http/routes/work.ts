@@ -26,7 +26,7 @@ import {
   timeOut,
   timeText,
 } from "../wire/common.js";
-import { jobBody, jobOut } from "../wire/job.js";
+import { jobBody, jobOut, workBody } from "../wire/job.js";
 import { jobParams } from "./job.js";
 
 const group = "Work";
@@ -250,7 +250,7 @@ async function claim(
   const { jobs, nextDueAt } = await claimWork(backend, body, signal);
   return ok({
     jobs: jobs.map(({ job, leaseUntil }) => ({
-      job: jobBody(job),
+      job: workBody(job),
       token: job.token,
       leaseUntil: timeText(leaseUntil),
     })),

@@ -6,6 +6,7 @@ import type { JobSnapshot } from "../../../client/job-ref.js";
 import type { JobDetails } from "../../../client/reads.js";
 import type { JobEvent } from "../../../core/event.js";
 import type { LogEntry } from "../../../core/job.js";
+import { redactEvent, redactJob } from "../../../core/secrets.js";
 import type { Why } from "../../../core/why.js";
 import type { ChainRow, JobRow } from "../../../engine/query.js";
 import { anyJson, stateOut, timeOut, timeText } from "./common.js";
@@ -119,14 +120,9 @@ export const jobOut = z
       .object({ createdAt: timeOut, expiresAt: timeOut.optional(), value: z.string() })
       .optional(),
     secret: z
-      .object({
-        payload: z.array(z.string()).optional(),
-        result: z.array(z.string()).optional(),
-      })
+      .object({ payload: z.array(z.string()).optional(), result: z.array(z.string()).optional() })
       .optional()
-      .meta({
-        description: "The fields of payload and result that are not shown, as JSON Pointers.",
-      }),
+      .meta({ description: "The fields that are shown as [redacted], as JSON Pointers." }),
   })
   .meta({ id: "Job" });
 
@@ -198,8 +194,8 @@ const timeNames: ReadonlySet<string> = new Set([
   "deadline",
   "heartbeatAt",
   "leaseUntil",
-  "expiresAt",
   "acknowledgedAt",
+  "expiresAt",
   "at",
   "since",
 ]);
@@ -214,8 +210,13 @@ function withTimes(members: object): { [name: string]: unknown } {
   return wired;
 }
 
-/** A job for the wire. */
+/** A job for the wire, without its secrets. */
 export function jobBody(job: JobSnapshot | JobDetails): unknown {
+  return workBody(redactJob(job));
+}
+
+/** A job for the worker that is to carry it out. */
+export function workBody(job: JobSnapshot | JobDetails): unknown {
   const wired = withTimes(job);
   if (job.cancelRequest) wired.cancelRequest = withTimes(job.cancelRequest);
   if (job.signature) wired.signature = withTimes(job.signature);
@@ -232,11 +233,11 @@ export function logBody(entry: LogEntry): unknown {
   return withTimes(entry);
 }
 
-/** An event for the wire. */
+/** An event for the wire, without its secrets. */
 export function eventBody(event: JobEvent): unknown {
-  const wired = withTimes(event);
-  if (event.name === "logged") wired.entries = event.entries.map(logBody);
+  const wired = withTimes(redactEvent(event));
   if (event.name === "created" && event.signature) wired.signature = withTimes(event.signature);
+  if (event.name === "logged") wired.entries = event.entries.map(logBody);
   return wired;
 }
 

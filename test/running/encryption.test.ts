@@ -1,0 +1,185 @@
+// Encryption on every store: payloads and results are never stored in plain text, and who has the keys notices nothing.
+import {
+  connect,
+  defineJob,
+  defineService,
+  type EncryptionOptions,
+  generateEncryptionKey,
+  openEngine,
+  redactJob,
+} from "millrace";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { z } from "zod";
+import type { HookJob } from "#millrace/contract/hooks.js";
+import { everyStore, type Store } from "../support/every-store.js";
+
+const keeper = { ttlMs: 2_000, renewMs: 200, tickMs: 50, resolveMs: 10 };
+
+const hooked: HookJob<unknown, unknown>[] = [];
+const payload = z.object({ card: z.string() });
+
+const shop = defineService("shop", {
+  charge: defineJob({
+    payload,
+    result: z.object({ receipt: z.string() }),
+    continuations: ["mail"],
+    retry: { maxTries: 2, backoff: [1] },
+    hooks: { onSuccess: (job) => void hooked.push(job) },
+  }),
+  mail: defineJob({ payload }),
+  report: defineJob({ payload, blockers: { charged: "charge" } }),
+});
+
+const first = { id: "k1", key: generateEncryptionKey() };
+const second = { id: "k2", key: generateEncryptionKey() };
+
+async function opener(store: Pick<Store, "freshUrl">) {
+  const url = await store.freshUrl();
+  const memory = url === "memory:" ? await openEngine(url) : null;
+  if (memory) onTestFinished(() => memory.close());
+  return async (encryption?: EncryptionOptions) => {
+    const where = memory ? { engine: memory } : { url };
+    const service = await connect(shop, { ...where, keeper, ...(encryption && { encryption }) });
+    onTestFinished(() => service.stop());
+    return service;
+  };
+}
+
+type Shop = Awaited<ReturnType<Awaited<ReturnType<typeof opener>>>>;
+
+/** All that the store holds of a job. */
+async function stored(service: Shop, id: string): Promise<string> {
+  const found = await service.engine.load([id], { history: true });
+  return JSON.stringify([found, await service.engine.query("job", { id })]);
+}
+
+describe.for(everyStore)("encryption on $name", (store) => {
+  it("gives handlers, waiters, hooks and those who wait for a job plain text, and the store none", async () => {
+    const open = await opener(store);
+    const service = await open({ keys: [first] });
+    service.jobs.charge.handle(({ payload }) => ({ receipt: `for ${payload.card}` }));
+    let seen: unknown;
+    service.jobs.report.handle(({ payload, blockers }) => {
+      seen = [payload, blockers.charged];
+    });
+    await service.start();
+    const charge = await service.jobs.charge.create({ card: "4242-1" }).orThrow();
+    const report = await service.jobs.report
+      .create({ card: "4242-2" }, { blockers: { charged: charge } })
+      .orThrow();
+    expect(await charge.wait().orThrow()).toEqual({ receipt: "for 4242-1" });
+    await report.wait().orThrow();
+    const result = { receipt: "for 4242-1" };
+    expect(seen).toEqual([{ card: "4242-2" }, { id: charge.id, state: "completed", result }]);
+    const job = await charge.get().orThrow();
+    expect(job).toMatchObject({ payload: { card: "4242-1" }, result });
+    expect(hooked.find(({ id }) => id === charge.id)).toMatchObject({
+      payload: job.payload,
+      result,
+    });
+    for (const { id } of [charge, report]) expect(await stored(service, id)).not.toContain("4242");
+    expect((await service.reads.job(charge.id).orThrow()).payload).toEqual({ card: "4242-1" });
+  });
+
+  it("opens what older keys have sealed, and fails with a sentence where a key is missing", async () => {
+    const open = await opener(store);
+    const before = await open({ keys: [first] });
+    const old = await before.jobs.charge.create({ card: "4242" }).orThrow();
+    const after = await open({ keys: [second, first] });
+    const young = await after.jobs.charge.create({ card: "4343" }).orThrow();
+    const retired = await open({ keys: [second] });
+    retired.jobs.charge.handle(({ payload }) => ({ receipt: payload.card }));
+    await retired.start();
+    expect(await young.wait().orThrow()).toEqual({ receipt: "4343" });
+    await retired.ref(old.id).wait();
+    const failed = await retired.ref(old.id).get().orThrow();
+    expect(failed).toMatchObject({
+      state: "dead",
+      tries: 2,
+      error: { reason: "encryption", code: "encryption_key_missing" },
+    });
+    expect(failed.error?.message).toContain("with the key k1, which this process does not have");
+    await retired.stop();
+    after.jobs.charge.handle(({ payload }) => ({ receipt: payload.card }));
+    await after.start();
+    await after.ref(old.id).retry().orThrow();
+    expect(await after.ref(old.id).wait().orThrow()).toEqual({ receipt: "4242" });
+  });
+});
+
+const memory = { freshUrl: async () => "memory:" };
+
+it("seals what chains pass on and are completed with", async () => {
+  const service = await (await opener(memory))({ keys: [first] });
+  const chain = await service.chains.start("charge", { card: "4242" }).orThrow();
+  const completed = await service.chains
+    .complete(chain, async ({ job, complete }) => {
+      if (job.type !== "charge") return;
+      const next = await complete(job, ({ continueWith }) => continueWith("mail", job.payload));
+      expect(next.payload).toEqual({ card: "4242" });
+      await complete(next, () => ({ sent: "4242" }));
+    })
+    .orThrow();
+  expect(completed.output).toEqual({ sent: "4242" });
+  expect(await service.chains.wait(chain).orThrow()).toEqual({ sent: "4242" });
+  for (const { id } of completed.jobs) expect(await stored(service, id)).not.toContain("4242");
+});
+
+it("does not open what was moved to another job", async () => {
+  const open = await opener(memory);
+  const service = await open({ keys: [first] });
+  const plain = await open();
+  const { id } = await service.jobs.charge.create({ card: "4242" }).orThrow();
+  const [sealed] = await service.engine.load([id]);
+  const moved = await plain.untyped.create("elsewhere", sealed?.job.payload ?? null).orThrow();
+  service.route("", () => "opened");
+  service.jobs.charge.handle(() => ({ receipt: "opened" }));
+  await service.start();
+  await service.ref(moved.id).wait();
+  expect(await service.ref(moved.id).get().orThrow()).toMatchObject({
+    state: "failed",
+    error: { reason: "encryption", code: "encryption_invalid" },
+  });
+});
+
+it("runs jobs from before there were keys, and shows who has none that there is something", async () => {
+  const open = await opener(memory);
+  const plain = await open();
+  const service = await open({ keys: [first] });
+  service.jobs.charge.handle(({ payload }) => ({ receipt: payload.card }));
+  await service.start();
+  const early = await plain.jobs.charge.create({ card: "4242" }).orThrow();
+  expect(await service.ref(early.id).wait().orThrow()).toEqual({ receipt: "4242" });
+  const late = await plain.ref(early.id).wait();
+  expect(late.isErr() && late.error).toMatchObject({
+    _tag: "DecryptionFailed",
+    code: "encryption_key_missing",
+  });
+  const shown = redactJob(await plain.ref(early.id).get().orThrow());
+  expect(shown).toMatchObject({
+    state: "completed",
+    payload: { card: "4242" },
+    result: "[encrypted]",
+  });
+});
+
+it("compares idempotent creates without storing what would tell the payload", async () => {
+  const service = await (await opener(memory))({ keys: [first] });
+  const create = (card: string) => service.jobs.mail.create({ card }, { idempotencyKey: "once" });
+  const job = await create("1").orThrow();
+  expect(await create("1").orThrow()).toMatchObject({ id: job.id, existing: true });
+  const other = await create("2");
+  expect(other.isErr() && other.error._tag).toBe("IdempotencyConflict");
+  const { canonicalHash } = await import("#millrace/core/json.js");
+  const records = await service.engine.query("records", { prefix: "idempotency/" });
+  expect(JSON.stringify(records)).not.toContain(canonicalHash({ card: "1" }));
+});
+
+it("refuses rings that cannot work", async () => {
+  const open = await opener(memory);
+  await expect(open({ keys: [] })).rejects.toThrow("a list of 1 to 20 keys");
+  await expect(open({ keys: [{ id: "k", key: "abc" }] })).rejects.toThrow(
+    "encryption.keys[0].key: An encryption key is 64 hexadecimal digits",
+  );
+  await expect(open({ keys: [first, first] })).rejects.toThrow("Two keys have the same id");
+});
