@@ -65,16 +65,6 @@ export const createFields = {
       tracestate: z.string().max(512).optional(),
     })
     .optional(),
-  signature: z
-    .strictObject({
-      createdAt: time,
-      expiresAt: time.optional(),
-      value: z.string().regex(/^[0-9a-f]{128}$/, "must be 64 bytes in hexadecimal"),
-    })
-    .optional()
-    .meta({
-      description: "The signature of a job that was signed elsewhere, for the id that is given.",
-    }),
 };
 
 const payloadFields = {
