@@ -78,7 +78,8 @@ async function userProject(): Promise<string> {
   onTestFinished(() => rm(folder, { recursive: true, force: true }));
   await mkdir(join(folder, "node_modules"));
   await symlink(root, join(folder, "node_modules", "millrace"));
-  for (const name of ["zod", "vitest", "@types", "@nats-io", "@opentelemetry"]) {
+  const linked = ["zod", "vitest", "@types", "@nats-io", "@opentelemetry", "standardwebhooks"];
+  for (const name of linked) {
     await symlink(join(root, "node_modules", name), join(folder, "node_modules", name));
   }
   await writeFile(join(folder, "package.json"), JSON.stringify({ type: "module" }));

@@ -4,7 +4,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Exit } from "./failure.js";
 import { Failure, interrupted, messageOf } from "./failure.js";
-import type { Target } from "./target.js";
 
 /** What a call may carry. A query value that is undefined is left out, and a list is repeated. */
 export interface CallOptions {
@@ -33,24 +32,6 @@ const answerTimeoutMs = 60_000;
 /** How often a server that is busy is asked, and the longest wait that it may ask for in between. */
 const attemptsMax = 3;
 const retryAfterMaxMs = 5_000;
-
-/** Opens the way to a server or a store. */
-export async function openApi(target: Target): Promise<Api> {
-  return target.kind === "server"
-    ? serverApi(target.url, target.token)
-    : (await import("./store-api.js")).storeApi(target.url);
-}
-
-function serverApi(url: string, token: string | undefined): Api {
-  return {
-    where: url,
-    fetch: (request) => {
-      if (token !== undefined) request.headers.set("authorization", `Bearer ${token}`);
-      return fetch(request);
-    },
-    close: async () => {},
-  };
-}
 
 /** Asks, and gives the answer if it is a good one; otherwise throws a `Failure` that says what was wrong. */
 export async function call(

@@ -23,7 +23,7 @@ const fileMode = 0o600;
 const folderMode = 0o700;
 
 /** Where the contexts are kept. */
-export function contextsPath(environment = process.env): string {
+function contextsPath(environment = process.env): string {
   const base = environment.XDG_CONFIG_HOME || join(homedir(), ".config");
   return join(base, "millrace", "contexts.json");
 }

@@ -2,7 +2,7 @@
  * A whole job as text.
  */
 import type { JobAnswer } from "./answers.js";
-import type { Colors } from "./output.js";
+import type { Colors } from "./colors.js";
 import { ago, fields, paintState } from "./words.js";
 
 /** A job, line by line, with what it has of payload, result and error. */

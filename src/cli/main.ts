@@ -63,6 +63,10 @@ for (const stream of [process.stdout, process.stderr])
     process.exit(error.code === "EPIPE" ? exitCodes.ok.code : exitCodes.failure.code);
   });
 
+// What nobody waited for is told like everything else, without a stack trace.
+for (const name of ["uncaughtException", "unhandledRejection"] as const)
+  process.on(name, (error: unknown) => process.exit(failed(error)));
+
 const program = createProgram(run);
 program.exitOverride();
 for (const command of everyCommand(program)) command.exitOverride();

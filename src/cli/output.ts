@@ -2,14 +2,11 @@
  * What a command prints. Data goes to stdout, everything else to stderr, so that a pipe gets data and nothing else.
  */
 import type { WriteStream } from "node:tty";
-import picocolors from "picocolors";
+import { type Colors, colorsIf } from "./colors.js";
 import { type Column, tableText } from "./table.js";
 
 /** In which form data is printed. */
 export type Format = "text" | "json" | "ndjson";
-
-/** Colours, or none. */
-export type Colors = ReturnType<typeof picocolors.createColors>;
 
 /** How a command prints. */
 export interface OutputOptions {
@@ -42,8 +39,8 @@ export class Output {
     this.format = format;
     this.isTerminal = stdout.isTTY === true;
     this.isWatched = stderr.isTTY === true && !isDumb;
-    this.colors = picocolors.createColors(color && this.isTerminal && !isDumb);
-    this.#errorColors = picocolors.createColors(color && this.isWatched);
+    this.colors = colorsIf(color && this.isTerminal && !isDumb);
+    this.#errorColors = colorsIf(color && this.isWatched);
   }
 
   /** How many characters fit into a line; no limit where no person reads. */

@@ -51,7 +51,7 @@ export async function* follow(
 }
 
 /** The events of an answer. Comments, which keep a connection alive, are left out. */
-export async function* eventsIn(response: Response): AsyncGenerator<ServerSent> {
+async function* eventsIn(response: Response): AsyncGenerator<ServerSent> {
   let id = "";
   let data: string[] = [];
   for await (const line of linesIn(response)) {
@@ -67,7 +67,7 @@ export async function* eventsIn(response: Response): AsyncGenerator<ServerSent> 
 }
 
 /** The lines of an answer, as they come. */
-export async function* linesIn(response: Response): AsyncGenerator<string> {
+async function* linesIn(response: Response): AsyncGenerator<string> {
   if (response.body === null) return;
   const decoder = new TextDecoder();
   let rest = "";

@@ -1,9 +1,10 @@
 /**
  * What a running command has at hand: its output, its settings, the way to the API, and the wish to stop.
  */
-import { type Api, openApi } from "./api.js";
+import type { Api } from "./api.js";
 import { readContexts } from "./contexts.js";
 import { Failure, interrupted } from "./failure.js";
+import { openApi } from "./open.js";
 import { type Format, Output } from "./output.js";
 import { type Given, gather } from "./settings.js";
 import { type Target, targetOf } from "./target.js";
@@ -44,7 +45,7 @@ export class Session {
 
   /** The API of the server or store. */
   api(): Promise<Api> {
-    this.#api ??= openApi(this.target());
+    this.#api ??= openApi(this.target(), this.given);
     return this.#api;
   }
 

@@ -12,7 +12,12 @@ export async function storeApi(url: string): Promise<Api> {
   const app = await openApp({ url, caller: caller() }).catch((error: unknown) => {
     throw storeFailure(error);
   });
-  return { where: url, fetch: async (request) => app.fetch(request), close: () => app.close() };
+  // The engine names the store without the password that a URL may hold.
+  return {
+    where: app.engine.url,
+    fetch: async (request) => app.fetch(request),
+    close: () => app.close(),
+  };
 }
 
 /** Whoever has the store may do everything; the log remembers them by their name on this machine. */

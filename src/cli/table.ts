@@ -2,7 +2,7 @@
  * Tables without lines, sized to the terminal. What does not fit is cut; ids and numbers never are.
  */
 import Table from "cli-table3";
-import type { Colors } from "./output.js";
+import type { Colors } from "./colors.js";
 
 /** One column of a table. */
 export interface Column<Row> {

@@ -3,7 +3,7 @@
  */
 import type { JobState } from "../core/job.js";
 import type { JobRowAnswer } from "./answers.js";
-import type { Colors } from "./output.js";
+import type { Colors } from "./colors.js";
 import type { Column } from "./table.js";
 import { duration, stateColours } from "./view/paint.js";
 
@@ -21,7 +21,7 @@ export function ago(time: string | undefined, now = Date.now()): string {
 }
 
 /** A span of time in its largest unit. */
-export function span(ms: number): string {
+function span(ms: number): string {
   if (ms < 60_000) return duration(ms);
   if (ms < 3_600_000) return `${Math.round(ms / 60_000)} min`;
   return ms < 172_800_000 ? `${Math.round(ms / 3_600_000)} h` : `${Math.round(ms / 86_400_000)} d`;

@@ -4,6 +4,7 @@
 import type { AnyHooks, Hook } from "../contract/hooks.js";
 import { decide } from "../core/decide.js";
 import type { Actor, HookName, Job } from "../core/job.js";
+import { jobFields } from "../engine/logger.js";
 import { jobError } from "./job-error.js";
 import type { Runtime } from "./runtime.js";
 import { DecryptionFailed, openJob } from "./vault.js";
@@ -53,7 +54,7 @@ async function report(
   job: Job,
   thrown: unknown,
 ): Promise<void> {
-  const fields = { jobId: job.id, type: job.type, hook };
+  const fields = { ...jobFields(job), hook };
   logger.warn({ ...fields, error: thrown }, "A hook failed.");
   const error = jobError(thrown, "hook");
   const command = { command: "reportHook", eventId: ids.eventId(), actor, hook, error } as const;

@@ -3,24 +3,26 @@
  */
 import { scheduleTag } from "../core/schedule.js";
 import type { Client } from "./client.js";
+import type { InvalidOption } from "./errors.js";
 import type { CreateTarget } from "./prepare.js";
 import type { StoredSchedule } from "./stored-schedule.js";
 import { unnamedTarget } from "./untyped.js";
 
 /** What the jobs of a schedule are made of: as the contract of whoever fires says, or else as its maker said. */
-export function scheduleTarget(
+export async function scheduleTarget(
   client: Client,
   { type, version, queue }: StoredSchedule,
-): CreateTarget {
+): Promise<CreateTarget | InvalidOption> {
   const bound = client.boundJob(type, version);
   if (bound !== undefined) {
     const { service, definition } = bound;
     // The payload met the schema when the schedule was made, and meets it again before the handler.
     return { service, type, queue: bound.queue, schema: null, settings: definition.settings };
   }
-  const target = unnamedTarget(client.runtime.service, type, version, queue);
-  if (target instanceof Error) throw target;
-  return target;
+  const lane = { type, queue, version };
+  const { unnamedLanes, runtime } = client;
+  const refused = unnamedLanes.has(lane) ? null : await unnamedLanes.record(lane);
+  return refused ?? unnamedTarget(runtime.service, type, version, queue);
 }
 
 /** The options of a job that a schedule makes for an instant. */

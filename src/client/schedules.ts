@@ -146,7 +146,8 @@ export class Schedules {
       if (found === null) return Result.err(notFound(name));
       const { schedule } = found;
       const { engine } = this.#client.runtime;
-      const target = scheduleTarget(this.#client, schedule);
+      const target = await scheduleTarget(this.#client, schedule);
+      if (target instanceof Error) return Result.err(target);
       const creator = new JobCreator<Json, Json, Json | undefined>(this.#client, target);
       return creator.create(schedule.payload, firedOptions(schedule, engine.now()));
     });

@@ -2,7 +2,7 @@
  * What client and worker tell of their work to whoever measures it: one small interface, made once in `connect`.
  * While nobody listens there is no recorder, and a call costs no more than asking for one.
  */
-import type { Job, JobContext, JobError } from "../core/job.js";
+import type { Job, JobContext } from "../core/job.js";
 import type { ClaimAnswer } from "../engine/engine.js";
 
 /** What a process tells of its work. */
@@ -58,7 +58,7 @@ export interface Sent {
 /** What a try came to. */
 export interface Tried {
   readonly outcome: string;
-  readonly error?: Pick<JobError, "message"> & { readonly reason: string };
+  readonly error?: { readonly message: string; readonly reason: string };
 }
 
 /** A request over HTTP, as it came. */

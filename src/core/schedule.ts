@@ -37,7 +37,7 @@ export const overlapPolicies = ["allow", "skip"] as const;
 export type Overlap = (typeof overlapPolicies)[number];
 
 /** How late an instant may be fired without counting as missed. Longer than another leader takes to take over. */
-export const missedAfterMs = 60_000;
+const missedAfterMs = 60_000;
 
 /** The shortest interval. */
 export const everyMinMs = 100;

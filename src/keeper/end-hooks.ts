@@ -11,6 +11,7 @@ import type { JobEvent } from "../core/event.js";
 import { fold } from "../core/evolve.js";
 import { isEnded, type Job } from "../core/job.js";
 import type { FeedExtent, FeedItem } from "../engine/engine.js";
+import { jobFields } from "../engine/logger.js";
 import { recordId } from "../engine/record.js";
 import { FeedPlace } from "./feed-place.js";
 import { Leadership } from "./leadership.js";
@@ -191,7 +192,7 @@ export class EndHooks {
   /** Calls the hooks of an end, and waits out faults of the store. Gives whether they were called. */
   async #call(event: JobEvent, signal: AbortSignal): Promise<boolean> {
     const { logger, clock } = this.#runtime;
-    const fields = { jobId: event.jobId, type: event.type };
+    const fields = jobFields({ ...event, id: event.jobId });
     while (!signal.aborted) {
       try {
         const job = await this.#endedJob(event);

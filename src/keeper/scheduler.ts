@@ -117,7 +117,7 @@ export class Scheduler {
     const { engine, service, logger } = this.#client.runtime;
     const jobId = scheduledJobId(service, schedule.name, instant);
     const fired = { ...schedule, decidedUntil: instant, lastFired: { at: instant, jobId } };
-    const create = this.#create(schedule, instant, jobId);
+    const create = await this.#create(schedule, instant, jobId);
     if (create instanceof Error) {
       logger.error({ schedule: schedule.name, error: create }, "A schedule makes no valid job.");
       return this.#write(placed, skipped(schedule, instant, "refused"));
@@ -154,10 +154,11 @@ export class Scheduler {
   }
 
   /** The create counts as decided at its instant, so that a store knows it for the same one if it comes again. */
-  #create(schedule: StoredSchedule, instant: number, id: string) {
+  async #create(schedule: StoredSchedule, instant: number, id: string) {
     const client = this.#client;
     const { instance } = client.runtime;
-    const target = scheduleTarget(client, schedule);
+    const target = await scheduleTarget(client, schedule);
+    if (target instanceof Error) return target;
     const options = { ...firedOptions(schedule, instant), id };
     const origin = { at: instant, actor: `keeper:${instance}` } as const;
     return prepareCreate(client, target, schedule.payload, options, origin);

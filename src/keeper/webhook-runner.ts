@@ -19,20 +19,8 @@ import {
 } from "../client/webhooks/stored-webhook.js";
 import { cloudEvent } from "../core/cloud-event.js";
 import type { JobEvent } from "../core/event.js";
-import { retryDelayMs } from "../core/retry.js";
 import type { FeedItem } from "../engine/engine.js";
-
-/** How many requests of one webhook are under way at once. */
-const sendingMax = 8;
-
-/** How many events are held beyond the first that could not be delivered yet. They are sent again after a failover. */
-const heldMax = 1_000;
-
-/** How long it waits after each failure in a row; the last repeats. */
-const backoff = [1_000, 5_000, 30_000, 120_000, 600_000, 1_800_000, 3_600_000] as const;
-
-/** How often one event is tried whose receiver takes others meanwhile. */
-const triesMax = 8;
+import { type HeldEvent, WebhookLine } from "./webhook-line.js";
 
 /** After how long without any success a webhook is disabled. */
 export const failingMaxMs = 3 * 24 * 60 * 60 * 1_000;
@@ -52,16 +40,6 @@ const faultMs = 1_000;
 /** The status of a receiver that wants no more. */
 const goneStatus = 410;
 
-/** An event on its way, or one that need not be sent and only moves the place in the feed. */
-interface Held {
-  cursor: string;
-  readonly event: JobEvent;
-  state: "waiting" | "sending" | "done";
-  tries: number;
-  notBefore: number;
-  firstFailedAt: number;
-}
-
 /** What a runner is made of. */
 export interface WebhookRunnerOptions {
   readonly runtime: Runtime;
@@ -77,34 +55,27 @@ export interface WebhookRunnerOptions {
 export class WebhookRunner {
   readonly #options: WebhookRunnerOptions;
   readonly #stop = new AbortController();
-  readonly #held: Held[] = [];
-  #cursor: string;
+  readonly #line: WebhookLine;
   #readUntil: number;
   #heardAt: number;
   #deliveries: readonly WebhookDelivery[];
   #failingSince: number | undefined;
-  #succeededAt = Number.NEGATIVE_INFINITY;
-  #failures = 0;
-  #notBefore = 0;
-  #sending = 0;
   #version: number;
   #isDirty = false;
   #hasRoom = () => {};
   #callOffSend: (() => void) | undefined;
   #callOffRemember: (() => void) | undefined;
   #remembering: Promise<void> = Promise.resolve();
-  #work: Promise<unknown> = Promise.resolve();
+  #following: Promise<void> = Promise.resolve();
   readonly #sends = new Set<Promise<void>>();
 
   constructor(options: WebhookRunnerOptions) {
     const { progress, version, runtime } = options;
     this.#options = options;
-    this.#cursor = progress.cursor;
+    this.#line = new WebhookLine(progress.cursor, progress.failingSince !== undefined);
     this.#readUntil = progress.readUntil;
     this.#deliveries = progress.deliveries;
     this.#failingSince = progress.failingSince;
-    // Whoever takes over a receiver that fails begins with one request, too.
-    this.#failures = progress.failingSince === undefined ? 0 : 1;
     this.#version = version;
     this.#heardAt = runtime.clock.monotonic();
   }
@@ -117,15 +88,15 @@ export class WebhookRunner {
   /** No event from before this time is still to be read. */
   get readUntil(): number {
     const { clock, engine } = this.#options.runtime;
-    const first = this.#held.find(({ state }) => state !== "done");
-    if (first !== undefined) return Math.max(this.#readUntil, first.event.at - latenessMs);
+    const { first } = this.#line;
+    if (first !== undefined) return Math.max(this.#readUntil, first.at - latenessMs);
     const isSilent = clock.monotonic() - this.#heardAt >= silenceMs;
     return isSilent ? engine.now() - silenceMs - latenessMs : this.#readUntil;
   }
 
   /** Begins to follow the feed. */
   start(): void {
-    this.#work = this.#follow();
+    this.#following = this.#follow();
   }
 
   /** Breaks off what is under way and writes down how far it has come. */
@@ -134,7 +105,7 @@ export class WebhookRunner {
     this.#hasRoom();
     this.#callOffSend?.();
     this.#callOffRemember?.();
-    await this.#work;
+    await this.#following;
     await Promise.all(this.#sends);
     await this.#remember();
   }
@@ -143,7 +114,7 @@ export class WebhookRunner {
     const { runtime, webhook } = this.#options;
     const { engine, clock, logger } = runtime;
     const { signal } = this.#stop;
-    let place = this.#cursor;
+    let place = this.#line.cursor;
     while (!signal.aborted) {
       try {
         for await (const item of engine.tail(place, signal)) {
@@ -159,100 +130,60 @@ export class WebhookRunner {
     }
   }
 
-  async #take({ cursor, event }: FeedItem): Promise<void> {
+  async #take(item: FeedItem): Promise<void> {
     const { runtime, webhook } = this.#options;
     this.#heardAt = runtime.clock.monotonic();
-    if (!wants(webhook, runtime.service, event)) {
-      const last = this.#held.at(-1);
-      // What need not be sent goes with what comes before it.
-      if (last === undefined) this.#reached(cursor, event.at);
-      else last.cursor = cursor;
+    if (!wants(webhook, runtime.service, item.event)) {
+      this.#line.pass(item.cursor);
+      if (this.#line.first === undefined) this.#reached(item.event);
       return;
     }
-    while (this.#held.length >= heldMax && !this.isOver) {
+    while (this.#line.isFull && !this.isOver) {
       await new Promise<void>((resolve) => {
         this.#hasRoom = resolve;
       });
     }
-    this.#held.push({
-      cursor,
-      event,
-      state: "waiting",
-      tries: 0,
-      notBefore: 0,
-      firstFailedAt: 0,
-    });
+    this.#line.take(item);
     this.#sendSome();
   }
 
-  /** Sends whatever may be sent now, and comes back when the next may. While the receiver fails, one at a time. */
+  /** Sends whatever may be sent now, and comes back when the next may. */
   #sendSome(): void {
     this.#callOffSend?.();
     if (!this.#options.mayGoOn()) this.#stop.abort();
+    if (this.isOver) return;
     const { clock } = this.#options.runtime;
     const now = clock.monotonic();
-    let comeBackAt = Number.POSITIVE_INFINITY;
-    const busy = new Set<string>();
-    for (const held of this.#held) {
-      const most = this.#failures === 0 ? sendingMax : 1;
-      if (this.isOver || this.#sending >= most) return;
-      if (held.state === "done") continue;
-      const isFirst = !busy.has(held.event.jobId);
-      busy.add(held.event.jobId);
-      if (!isFirst || held.state === "sending") continue;
-      const at = Math.max(held.notBefore, this.#notBefore);
-      if (at > now) comeBackAt = Math.min(comeBackAt, at);
-      else this.#send(held);
+    const { events, comeBackAt } = this.#line.sendable(now);
+    for (const held of events) {
+      const sending = this.#send(held).finally(() => this.#sends.delete(sending));
+      this.#sends.add(sending);
     }
-    if (comeBackAt < Number.POSITIVE_INFINITY)
+    if (comeBackAt !== null)
       this.#callOffSend = clock.after(comeBackAt - now, () => this.#sendSome());
   }
 
-  #send(held: Held): void {
-    held.state = "sending";
-    this.#sending += 1;
-    const sending = this.#sendOne(held).finally(() => this.#sends.delete(sending));
-    this.#sends.add(sending);
-  }
-
-  async #sendOne(held: Held): Promise<void> {
+  async #send(held: HeldEvent): Promise<void> {
     const { runtime, deliverer, webhook } = this.#options;
-    const secrets = signingSecrets(webhook, runtime.engine.now());
-    const event = cloudEvent(held.event, webhook);
+    const { clock, engine, ids } = runtime;
     const { signal } = this.#stop;
+    const secrets = signingSecrets(webhook, engine.now());
+    const event = cloudEvent(held.event, webhook);
     const answer = await deliverer.deliver({ url: webhook.url, secrets, event, signal });
-    this.#sending -= 1;
     if (signal.aborted && !answer.delivered) return;
-    held.tries += 1;
-    if (answer.delivered) this.#succeeded(held);
-    else this.#failed(held);
+    if (answer.delivered) {
+      this.#line.succeeded(held, clock.monotonic());
+      this.#failingSince = undefined;
+    } else {
+      this.#line.failed(held, clock.monotonic(), ids.random());
+      this.#failingSince ??= engine.now();
+    }
     this.#note(held, answer);
     if (answer.status === goneStatus) await this.#disable("gone");
     else if (this.#hasFailedForLong()) await this.#disable("failing");
-    this.#moveOn();
+    this.#reached(held.event);
+    this.#hasRoom();
     this.#sendSome();
-  }
-
-  #succeeded(held: Held): void {
-    held.state = "done";
-    this.#failures = 0;
-    this.#notBefore = 0;
-    this.#failingSince = undefined;
-    this.#succeededAt = this.#options.runtime.clock.monotonic();
-  }
-
-  /** An event that fails while others succeed is given up in the end; one that fails like all others waits for better times. */
-  #failed(held: Held): void {
-    const { clock, engine, ids } = this.#options.runtime;
-    const now = clock.monotonic();
-    const waitMs = (tries: number) => retryDelayMs(backoff, tries, ids.random());
-    if (held.tries === 1) held.firstFailedAt = now;
-    const takesOthers = this.#succeededAt >= held.firstFailedAt;
-    held.state = held.tries >= triesMax && takesOthers ? "done" : "waiting";
-    held.notBefore = now + waitMs(held.tries);
-    this.#failures += 1;
-    this.#notBefore = now + waitMs(this.#failures);
-    this.#failingSince ??= engine.now();
   }
 
   #hasFailedForLong(): boolean {
@@ -261,7 +192,7 @@ export class WebhookRunner {
   }
 
   /** Remembers what became of an event, in place of what was known of it before. */
-  #note({ event, tries, state }: Held, answer: DeliveryAnswer): void {
+  #note({ event, tries, state }: HeldEvent, answer: DeliveryAnswer): void {
     const { delivered, ...rest } = answer;
     const failed = state === "done" ? "given_up" : "failed";
     const delivery: WebhookDelivery = {
@@ -278,18 +209,10 @@ export class WebhookRunner {
     this.#rememberSoon();
   }
 
-  /** Moves the place in the feed up to the first event that is not done with. */
-  #moveOn(): void {
-    const open = this.#held.findIndex(({ state }) => state !== "done");
-    const done = this.#held.splice(0, open === -1 ? this.#held.length : open);
-    const last = done.at(-1);
-    if (last !== undefined) this.#reached(last.cursor, last.event.at);
-    this.#hasRoom();
-  }
-
-  #reached(cursor: string, at: number): void {
-    this.#cursor = cursor;
-    this.#readUntil = Math.max(this.#readUntil, at - latenessMs);
+  /** Everything up to an event is read, unless one before it is not done with. */
+  #reached({ at }: JobEvent): void {
+    if (this.#line.first === undefined)
+      this.#readUntil = Math.max(this.#readUntil, at - latenessMs);
     this.#rememberSoon();
   }
 
@@ -313,7 +236,7 @@ export class WebhookRunner {
     const { engine, service, logger } = runtime;
     this.#isDirty = false;
     const progress = {
-      cursor: this.#cursor,
+      cursor: this.#line.cursor,
       readUntil: this.readUntil,
       deliveries: this.#deliveries,
       ...(this.#failingSince === undefined ? null : { failingSince: this.#failingSince }),

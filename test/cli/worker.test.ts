@@ -1,7 +1,9 @@
 // Workers and servers as commands: modules of every kind, what is wrong with one, and stopping.
+import { execFile } from "node:child_process";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 import { describe, expect, it } from "vitest";
 import { freshPlace, json, onTerminal, type Place, run, start } from "./millrace.js";
 import { bakeryModule } from "./tour.js";
@@ -81,6 +83,14 @@ describe("a worker", () => {
     { lines: ["throw new Error('Out of order.');"], says: "Out of order." },
     { lines: ["export default {;"], says: "cannot be loaded" },
     {
+      lines: [
+        contractLine,
+        "export default { contract };",
+        "Promise.reject(new Error('Nobody waits.'));",
+      ],
+      says: "Nobody waits.",
+    },
+    {
       lines: [contractLine, "export default { contract, handlers: { sned: () => {} } };"],
       says: "has no job sned",
     },
@@ -113,6 +123,29 @@ describe("a server", () => {
     expect(refused.err).toContain("admin.mutate");
     server.child.kill("SIGTERM");
     expect(await server.ended).toMatchObject({ code: 0, out: `${address}\n` });
+  });
+
+  it("shows certificates, and asks for those of its clients", async () => {
+    const place = await freshPlace();
+    const file = (name: string) => join(place.folder, name);
+    const openssl = (...words: string[]) =>
+      promisify(execFile)("openssl", words, { cwd: place.folder });
+    const key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1"];
+    const subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"];
+    await openssl("req", "-x509", ...key, ...subject, "-keyout", "key.pem", "-out", "cert.pem");
+    const tls = ["--tls-cert", file("cert.pem"), "--tls-key", file("key.pem")];
+    const bind = ["--bind", "127.0.0.1:0", "--tls-client-ca", file("cert.pem")];
+    const server = start(place, ["server", ...bind, ...tls]);
+    const address = await server.says(/(https:\/\/127\.0\.0\.1:\d+)/);
+    const list = ["job", "list", "--server", address];
+    expect(await run(place, list)).toMatchObject({ code: 5, out: "" });
+    expect(await run(place, [...list, "--ca", "cert.pem"])).toMatchObject({ code: 5, out: "" });
+    const own = ["--ca", "cert.pem", "--client-cert", "cert.pem", "--client-key", "key.pem"];
+    expect(await run(place, [...list, ...own])).toMatchObject({ code: 0 });
+    const made = ["job", "create", "shop", "pack", "{}", "--server", address, ...own];
+    expect(await run(place, made)).toMatchObject({ code: 0 });
+    const half = [...list, "--client-cert", "cert.pem"];
+    expect(await run(place, half)).toMatchObject({ code: 2 });
   });
 
   it("says what is wrong with where it should listen", async () => {

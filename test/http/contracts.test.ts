@@ -100,8 +100,10 @@ describe.each(apiStores)("on $name", (store) => {
     expect(next.body).toMatchObject({ id, state: "pending", count: 2, current: { type: "ship" } });
     const listed = await other.get(`/v1/chains?service=${service}&state=queued`);
     expect(listed.body.entries).toMatchObject([{ id, currentType: "ship", state: "pending" }]);
+    const { token } = await other.claimOne(service, "ship");
     const running = await api.delete(path);
     expect([running.status, running.body.error.code]).toEqual([409, "conflict"]);
+    await api.settle(next.body.current.id, token, { outcome: "released" });
     const done = await other.post(`${path}/complete`, { result: "shipped" });
     expect(done.body).toMatchObject({ state: "completed", output: "shipped" });
     const again = await api.post(`${path}/complete`, { result: "twice" });

@@ -3,9 +3,12 @@ import { expect, it } from "vitest";
 import { z } from "zod";
 import { createClient } from "#millrace/client/client.js";
 import { Schedules } from "#millrace/client/schedules.js";
+import { Signing, type SigningOptions } from "#millrace/client/signing.js";
+import { generateSigningKeys } from "#millrace/client/signing-keys.js";
 import { defineJob, defineService } from "#millrace/contract/define.js";
 import type { ScheduleInput } from "#millrace/contract/schedules.js";
 import { scheduledJobId } from "#millrace/core/schedule.js";
+import { createKeeper } from "#millrace/keeper/keeper.js";
 import { Workshop } from "../worker/workshop.js";
 
 const contract = defineService("shop", {
@@ -40,8 +43,9 @@ it("makes a job at its instant, with everything that the schedule says", async (
   const { workshop, create, idOf, idsOf, schedules } = shop();
   await create({ priority: 7, deadlineMs: 5_000, tags: ["money"] });
   const keeper = workshop.keeper();
+  await workshop.clock.leap(hourMs - 2_000);
   await keeper.start();
-  await workshop.clock.advance(hourMs - 1);
+  await workshop.clock.advance(1_999);
   expect(await idsOf()).toEqual([]);
   await workshop.clock.advance(1);
   expect(await idsOf()).toEqual([idOf(1)]);
@@ -68,7 +72,8 @@ it("makes a job at its instant, with everything that the schedule says", async (
 it("fires within the millisecond, however long the keeper waits between its rounds", async () => {
   const { workshop, create, idOf } = shop();
   await create();
-  const keeper = workshop.keeper("k1", { tickMs: 24 * hourMs });
+  const rarely = { tickMs: 24 * hourMs, ttlMs: 24 * hourMs, renewMs: 6 * hourMs };
+  const keeper = workshop.keeper("k1", rarely);
   await keeper.start();
   await workshop.clock.advance(hourMs);
   expect(await workshop.exists(idOf(1))).toBe(true);
@@ -204,8 +209,9 @@ it("keeps trying when the store does not answer", async () => {
   const { workshop, create, idOf } = shop();
   await create();
   const keeper = workshop.keeper();
+  await workshop.clock.leap(hourMs - 2_000);
   await keeper.start();
-  await workshop.clock.advance(hourMs - 1_000);
+  await workshop.clock.advance(1_000);
   workshop.trouble.append = "refuse";
   await workshop.clock.advance(5_000);
   expect(workshop.logged("Schedules could not be fired")).toHaveLength(1);
@@ -215,4 +221,22 @@ it("keeps trying when the store does not answer", async () => {
   await workshop.clock.advance(5_000);
   expect(await workshop.names(idOf(1))).toEqual(["created"]);
   await keeper.stop();
+});
+
+it("signs what it makes with the key of the process that leads, and makes nothing without one", async () => {
+  const { publicKey, privateKey } = generateSigningKeys();
+  const fired = async (signing: SigningOptions) => {
+    const { workshop, create, idOf, schedules } = shop();
+    await create();
+    const runtime = { ...workshop.runtime("k1"), signing: new Signing(signing) };
+    await workshop.clock.leap(hourMs);
+    await createKeeper({ runtime, contract }).tick();
+    const [loaded] = await workshop.engine.load([idOf(1)]);
+    return { job: loaded?.job, schedule: await schedules.get("hourly").orThrow() };
+  };
+  const { job } = await fired({ sign: privateKey, verify: [publicKey] });
+  expect(job?.signature).toBeDefined();
+  const without = await fired({ verify: [publicKey] });
+  expect(without.job).toBeUndefined();
+  expect(without.schedule.lastSkipped?.reason).toBe("refused");
 });

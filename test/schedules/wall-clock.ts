@@ -14,7 +14,7 @@ export interface WallClock {
 }
 
 /** The wall clock of a zone at every minute after one time, up to another. */
-export function* wallClocks(
+function* wallClocks(
   timeZone: string,
   after: number,
   until: number,

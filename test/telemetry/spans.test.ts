@@ -1,6 +1,6 @@
 // Spans through a real SDK: one trace from whoever creates a job to its handler and what that does.
-import { SpanKind, SpanStatusCode, trace } from "@opentelemetry/api";
-import type { ReadableSpan } from "@opentelemetry/sdk-trace-node";
+import { context, SpanKind, SpanStatusCode, trace } from "@opentelemetry/api";
+import { NodeTracerProvider, type ReadableSpan } from "@opentelemetry/sdk-trace-node";
 import { connect, defineJob, defineService, terminate } from "millrace";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { z } from "zod";
@@ -179,6 +179,27 @@ test("a continuation belongs to the try that completed the job before it", async
 
   expect(parentOf(spans.only("process mail"))).toBe(idOf(spans.only("send mail")));
   expect(parentOf(spans.only("process archive"))).toBe(idOf(spans.only("process mail")));
+});
+
+test("what an SDK throws touches no job", async () => {
+  const broken = () => {
+    throw new Error("The processor is broken.");
+  };
+  const calm = async () => {};
+  const processor = { onStart: broken, onEnd: broken, forceFlush: calm, shutdown: calm };
+  for (const onStart of [broken, () => {}]) {
+    const provider = new NodeTracerProvider({ spanProcessors: [{ ...processor, onStart }] });
+    provider.register();
+    const service = await onMemory();
+    let runs = 0;
+    service.jobs.order.handle(async () => void runs++);
+    await service.start();
+    await service.jobs.order.run({ n: 1 }).orThrow();
+    await service.stop();
+    trace.disable();
+    context.disable();
+    expect(runs).toBe(1);
+  }
 });
 
 test("an SDK that is registered after the service has connected is used", async () => {

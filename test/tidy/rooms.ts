@@ -30,9 +30,10 @@ const roomTable: Readonly<Record<string, readonly string[]>> = {
   fleet: upToService,
   // It speaks NATS, and makes an admin runtime of the engine on NATS and its projection.
   server: [...upToServer, "engine/nats", "engine/projection"],
-  cli: [...upToServer, ...concreteEngines],
+  cli: [...upToServer, ...concreteEngines, "conformance"],
   testing: [...upToService, ...concreteEngines],
   conformance: [...upToService, ...concreteEngines],
+  "handler.ts": upToService,
   "index.ts": [...upToServer, ...concreteEngines],
   "server.ts": upToServer,
   "nats.ts": [...upToServer, ...concreteEngines, "engine/projection"],

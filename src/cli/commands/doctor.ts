@@ -2,11 +2,11 @@
  * `millrace doctor`: looks at this machine and at the store or server, and says what is wrong and what to do about it.
  */
 import type { Command } from "commander";
+import type { Colors } from "../colors.js";
 import { define, option, type Run } from "../define.js";
 import { type Finding, failed, note } from "../doctor/finding.js";
 import { nodeFinding } from "../doctor/machine.js";
 import { Failure, messageOf } from "../failure.js";
-import type { Colors } from "../output.js";
 import type { Session } from "../session.js";
 
 /** Adds the command. */

@@ -148,7 +148,7 @@ function defineChanges(job: Command, run: Run): void {
     run: async (session, { args: [id = ""], options }) => {
       const body = await completionBody(options);
       const route = path`/v1/jobs/${id}/complete`;
-      await printJob(session, await ask<JobAnswer>(await session.api(), "POST", route, { body }));
+      printJob(session, await ask<JobAnswer>(await session.api(), "POST", route, { body }));
     },
   });
 }
@@ -223,11 +223,11 @@ function printOutcomes(session: Session, entries: readonly OutcomeAnswer[]): voi
 }
 
 /** A job by its id. */
-export async function getJob(session: Session, id: string): Promise<JobAnswer> {
+async function getJob(session: Session, id: string): Promise<JobAnswer> {
   return ask<JobAnswer>(await session.api(), "GET", path`/v1/jobs/${id}`);
 }
 
 /** Prints a job. */
-export async function printJob(session: Session, job: JobAnswer): Promise<void> {
+function printJob(session: Session, job: JobAnswer): void {
   session.output.document(job, () => jobText(job, session.output.colors));
 }

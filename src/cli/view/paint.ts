@@ -2,7 +2,7 @@
  * Colours and shapes for the terminal.
  */
 import type { JobState } from "../../core/job.js";
-import type { Colors } from "../output.js";
+import type { Colors } from "../colors.js";
 
 /** The colours that are used. */
 export type Colour = "bold" | "dim" | "red" | "green" | "yellow" | "blue" | "magenta" | "cyan";

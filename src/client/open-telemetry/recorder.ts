@@ -47,7 +47,7 @@ export class OpenTelemetryRecorder implements Recorder {
     const span = this.#start(`send ${ask.queue}`, parent, {
       kind: api.SpanKind.PRODUCER,
       attributes: {
-        ...names,
+        ...this.#named(names),
         ...(ask.batch === undefined ? null : { "messaging.batch.message_count": ask.batch }),
       },
     });
@@ -81,13 +81,15 @@ export class OpenTelemetryRecorder implements Recorder {
     // Idle workers ask all the time, so that the span is made when it is known that there is something to tell.
     const span = this.#start(spanName("receive", names), api.ROOT_CONTEXT, {
       kind: api.SpanKind.CLIENT,
-      attributes: { ...names, "messaging.batch.message_count": jobs.length },
+      attributes: { ...this.#named(names), "messaging.batch.message_count": jobs.length },
       links: this.#links(jobs),
       startTime,
     });
-    span.end(endTime);
-    instruments.operation(endTime - startTime, names);
-    for (const [name, some] of byType(jobs)) instruments.consumed(some, namesOf("receive", name));
+    this.#record(() => {
+      span.end(endTime);
+      instruments.operation(endTime - startTime, names);
+      for (const [name, some] of byType(jobs)) instruments.consumed(some, namesOf("receive", name));
+    });
     return answer;
   }
 
@@ -101,15 +103,15 @@ export class OpenTelemetryRecorder implements Recorder {
     const parent = this.#parentOf(job.context) ?? api.ROOT_CONTEXT;
     const span = this.#start(`process ${job.queue}`, parent, {
       kind: api.SpanKind.CONSUMER,
-      attributes: { ...names, ...identityOf(job) },
+      attributes: { ...this.#named(names), ...identityOf(job) },
       links: this.#links([job]),
     });
-    instruments.waited((job.startedAt ?? job.runAt) - job.runAt, names);
     return this.#during(
       span,
       parent,
       work,
       (durationMs, value) => {
+        instruments.waited((job.startedAt ?? job.runAt) - job.runAt, names);
         const { outcome, error } = triedOf(value as Value);
         span.setAttribute("millrace.try.outcome", outcome);
         if (error === undefined) return instruments.processed(durationMs, names);
@@ -122,7 +124,7 @@ export class OpenTelemetryRecorder implements Recorder {
 
   thrown(error: unknown): void {
     const span = this.#parts.api.trace.getActiveSpan();
-    span?.recordException(error instanceof Error ? error : String(error));
+    this.#record(() => span?.recordException(error instanceof Error ? error : String(error)));
   }
 
   settle<Value>(jobs: readonly Job[], work: () => Value): Value {
@@ -134,7 +136,7 @@ export class OpenTelemetryRecorder implements Recorder {
     const span = this.#start(spanName("settle", names), parent, {
       kind: api.SpanKind.CLIENT,
       attributes: {
-        ...names,
+        ...this.#named(names),
         ...(isOne ? identityOf(first) : { "messaging.batch.message_count": jobs.length }),
       },
       links: this.#links(jobs),
@@ -153,13 +155,13 @@ export class OpenTelemetryRecorder implements Recorder {
     work: () => Promise<Value>,
     servedOf: (value: Value) => Served,
   ): Promise<Value> {
-    const { api, tracer } = this.#parts;
+    const { api } = this.#parts;
     // Where the process instruments its HTTP server itself, the request has its span already.
     if (api.trace.getActiveSpan() !== undefined) return work();
     const { method, path } = request;
     const parent = this.#parentOf(request) ?? api.ROOT_CONTEXT;
     const attributes = { "http.request.method": method, "url.path": path };
-    const span = tracer.startSpan(method, { kind: api.SpanKind.SERVER, attributes }, parent);
+    const span = this.#start(method, parent, { kind: api.SpanKind.SERVER, attributes });
     return this.#during(
       span,
       parent,
@@ -185,17 +187,19 @@ export class OpenTelemetryRecorder implements Recorder {
     const { api, clock } = this.#parts;
     const startedAt = clock.monotonic();
     const done = (value: Awaited<Value>) => {
-      onDone(clock.monotonic() - startedAt, value);
-      span.end();
+      this.#record(() => onDone(clock.monotonic() - startedAt, value));
+      this.#record(() => span.end());
       return value;
     };
-    const failed = (error: unknown): never => {
-      const type = error instanceof Error ? error.name : "thrown";
-      onFailed(clock.monotonic() - startedAt, type);
-      span.recordException(error instanceof Error ? error : String(error));
-      this.#fail(span, type, error instanceof Error ? error.message : String(error));
-      span.end();
-      throw error;
+    const failed = (thrown: unknown): never => {
+      const error = thrown instanceof Error ? thrown : new Error(String(thrown));
+      this.#record(() => {
+        onFailed(clock.monotonic() - startedAt, error.name);
+        span.recordException(error);
+        this.#fail(span, error.name, error.message);
+      });
+      this.#record(() => span.end());
+      throw thrown;
     };
     let value: Value;
     try {
@@ -208,9 +212,24 @@ export class OpenTelemetryRecorder implements Recorder {
   }
 
   #start(name: string, parent: Context, options: api.SpanOptions): Span {
-    const { tracer, instance } = this.#parts;
-    const attributes = { ...options.attributes, "messaging.client.id": instance };
-    return tracer.startSpan(name, { ...options, attributes }, parent);
+    const { api, tracer } = this.#parts;
+    const none = api.trace.wrapSpanContext(api.INVALID_SPAN_CONTEXT);
+    return this.#record(() => tracer.startSpan(name, options, parent)) ?? none;
+  }
+
+  /** Samplers, processors and exporters are the user's own. What they throw must not touch a job. */
+  #record<Value>(tell: () => Value): Value | undefined {
+    try {
+      return tell();
+    } catch (error) {
+      this.#parts.api.diag.error("Millrace could not record what it did.", error);
+      return undefined;
+    }
+  }
+
+  /** The attributes of a span say also which process it is; those of metrics need not. */
+  #named(names: api.Attributes): api.Attributes {
+    return { ...names, "messaging.client.id": this.#parts.instance };
   }
 
   #fail(span: Span, type: string, message: string): void {

@@ -127,6 +127,21 @@ export const settleCases = concern("settle", [
     },
   },
   {
+    name: "an outcome that was decided on what another process stored meanwhile is recorded",
+    needs: ["shared"],
+    async run(env) {
+      const { id } = await env.create();
+      await env.claimOne();
+      await env.at(await env.open()).command(id, { command: "cancel" });
+      const asked = await env.load(id);
+      assert.notEqual(asked.cancelRequest, undefined);
+      assert.deepEqual(await env.settle(asked, { command: "confirmCancel", token: asked.token }), {
+        outcome: "appended",
+      });
+      assert.equal((await env.load(id)).state, "cancelled");
+    },
+  },
+  {
     name: "a record changes with its outcome, or not at all",
     async run(env) {
       await env.create();

@@ -229,11 +229,16 @@ export class Changes {
     if (refusal) return refusal;
     let known = by === "worker" ? held.get(change.job.id, change.expect.token)?.logged : undefined;
     for (let round = 0; round < roundsMax; round++) {
+      const isOwn = known !== undefined;
       const logged: LoggedJob = known ?? (await log.load(change.job.id));
       known = undefined;
       const { job } = logged;
       const evolution = evolve(job, event);
-      if (!job || !meets(job, change) || evolution.ignored !== null) return conflict;
+      if (!job || !meets(job, change) || evolution.ignored !== null) {
+        // Another process may have changed the job since it was claimed, and the change may have been decided on that.
+        if (isOwn) continue;
+        return conflict;
+      }
       if (speaksOfLapse(event) && !(await this.#hasLapsed(logged, event))) return conflict;
       const after = evolution.job;
       const comesBack = event.name === "retried" && after?.key !== undefined;

@@ -12,6 +12,7 @@ import { RegExpRouter } from "hono/router/reg-exp-router";
 import { SmartRouter } from "hono/router/smart-router";
 import { TrieRouter } from "hono/router/trie-router";
 import type { z } from "zod";
+import type { ServedRequest } from "../../client/telemetry.js";
 import type { Backend } from "./backend.js";
 import type { Caller } from "./caller.js";
 import { callerOf, checkNeed, type OriginGuard } from "./guard.js";
@@ -79,19 +80,37 @@ export function createApp(options: AppOptions): App {
   }
   const handle = (request: Incoming): Promise<Outgoing> => {
     const { method, path } = request;
-    const [matches, stash] = router.match(method, path);
+    // Who asks for the head alone is answered as by GET; nothing of the body is sent.
+    const [matches, stash] = router.match(method === "HEAD" ? "GET" : method, path);
     const [served, found] = matches[0] ?? [];
     if (served === undefined || found === undefined)
       return report(options, request, "unmatched", () => Promise.reject(unmatched(path, method)));
     const params = stash === undefined ? found : indexed(found as Record<string, number>, stash);
-    return report(options, request, served.route.path, (requestId) =>
-      serve(options, served, { request, params, requestId }),
-    );
+    const route = served.route.path;
+    const work = () =>
+      report(options, request, route, (requestId) =>
+        serve(options, served, { request, params, requestId }),
+      );
+    const recorder = options.backend.telemetry?.recorder() ?? null;
+    if (recorder === null) return work();
+    return recorder.serve(servedRequest(request), work, ({ status }) => ({ status, route }));
   };
   return {
     handle,
     fetch: async (request, peer = { address: "local" }) =>
       responseOf(await handle(incomingOf(request, peer))),
+  };
+}
+
+/** A request as telemetry is told of it, with the trace that it names. */
+function servedRequest(request: Incoming): ServedRequest {
+  const { method, path } = request;
+  const traceparent = request.header("traceparent");
+  const tracestate = request.header("tracestate");
+  return {
+    ...{ method, path },
+    ...(traceparent !== null && { traceparent }),
+    ...(tracestate !== null && { tracestate }),
   };
 }
 
@@ -221,6 +240,7 @@ async function report(
     refusal = refusalOf(error) ?? internal(error, backend, requestId);
     response = refusalResponse(refusal, request, requestId);
   }
+  if (request.method === "HEAD") response = headOf(response);
   const { status } = response;
   const durationMs = clock.monotonic() - startedAt;
   const { method } = request;
@@ -246,6 +266,12 @@ function outgoing(answer: Answer, requestId: string): Outgoing {
       ...headers,
     },
   };
+}
+
+/** The head of an answer. The head of a stream is one, too, and the stream itself goes to nobody. */
+function headOf({ status, headers, content }: Outgoing): Outgoing {
+  if (content instanceof ReadableStream) void content.cancel();
+  return { status, headers, content: null };
 }
 
 function refusalResponse(refusal: Refused, request: Incoming, requestId: string): Outgoing {

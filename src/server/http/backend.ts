@@ -3,6 +3,7 @@
  */
 import { type Client, createClient } from "../../client/client.js";
 import type { IdSource } from "../../client/ids.js";
+import type { Telemetry } from "../../client/telemetry.js";
 import type { ActiveTrace } from "../../client/trace.js";
 import { UntypedJobs } from "../../client/untyped.js";
 import { type AcceptedContract, readAccepted } from "../../contract/acceptance.js";
@@ -38,6 +39,8 @@ export interface Backend {
   readonly tokens: Tokens;
   readonly hub: FeedHub;
   readonly presence: WorkPresence;
+  /** Who is told of requests and creates. */
+  readonly telemetry?: Telemetry;
   /** The metrics as text, where the server keeps any. */
   readonly metrics?: { text(): Promise<string>; readonly contentType: string };
 }

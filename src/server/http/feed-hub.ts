@@ -87,6 +87,8 @@ export class FeedHub {
   readonly #listeners = new Set<Listener>();
   readonly #stopping = new AbortController();
   #kept: FeedEvent[] = [];
+  /** Up to where the hub has followed; `null` while it follows nothing. */
+  #position: string | null = null;
   #following: { readonly stop: AbortController; readonly done: Promise<void> } | null = null;
 
   constructor(engine: Engine, clock: Clock, logger: Logger) {
@@ -110,7 +112,7 @@ export class FeedHub {
     const onAbort = () => listener.wake();
     both.addEventListener("abort", onAbort);
     try {
-      if (cursor === null) await this.#join(listener);
+      if (cursor === null) await this.#joinNow(listener, both);
       else yield* this.#catchUp(cursor, listener, both);
       while (!both.aborted) {
         const item = listener.shift();
@@ -134,6 +136,15 @@ export class FeedHub {
     await this.#following?.done;
   }
 
+  /** Takes part from now on: what is stored already is not heard, though the hub may not have come to it. */
+  async #joinNow(listener: Listener, signal: AbortSignal): Promise<void> {
+    const position = this.#position;
+    await this.#join(listener);
+    if (position === null) return;
+    for await (const { event } of this.#engine.tail(position, signal, "stored"))
+      listener.skip(event.id);
+  }
+
   /** Takes part from now on: what is appended after this resolves is heard. */
   async #join(listener: Listener): Promise<void> {
     this.#listeners.add(listener);
@@ -142,6 +153,7 @@ export class FeedHub {
     const head = await this.#engine.head();
     // Two that came first at once follow once.
     if (this.#following !== null || this.#stopping.signal.aborted) return;
+    this.#position = head;
     this.#following = { stop, done: this.#follow(head, stop.signal) };
   }
 
@@ -150,6 +162,7 @@ export class FeedHub {
     if (this.#listeners.size > 0) return;
     this.#following?.stop.abort();
     this.#following = null;
+    this.#position = null;
     this.#kept = [];
   }
 
@@ -196,13 +209,16 @@ export class FeedHub {
       try {
         for await (const item of this.#engine.tail(cursor, signal)) {
           cursor = item.cursor;
+          this.#position = cursor;
           this.#tell(new FeedEvent(item));
         }
       } catch (error) {
         if (signal.aborted) return;
         this.#logger.warn({ error }, "The feed could not be followed; the server keeps trying.");
-        await new Promise<void>((resolve) => this.#clock.after(pauseMs, resolve));
       }
+      // A feed that ends by itself is that of a store which was closed.
+      if (!signal.aborted)
+        await new Promise<void>((resolve) => this.#clock.after(pauseMs, resolve));
     }
   }
 

@@ -5,6 +5,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { Readable } from "node:stream";
 import type { TLSSocket } from "node:tls";
+import { badArgument } from "./refusal.js";
 
 /** What is known of who is at the other end. */
 export interface Peer {
@@ -112,7 +113,10 @@ export class SocketRequest implements Incoming {
         const whole = chunks.length === 1 && only ? only : Buffer.concat(chunks);
         resolve(whole.toString("utf8"));
       });
-      message.on("error", reject);
+      message.on("error", () => {
+        const text = "The connection ended before the whole body was there.";
+        reject(badArgument("body_incomplete", text));
+      });
     });
   }
 }
@@ -129,6 +133,8 @@ export function send(response: ServerResponse, { status, headers, content }: Out
     response.end();
     return;
   }
+  // A stream may have nothing to say for long, and its reader is to know that it has begun.
+  response.flushHeaders();
   // The reader's pace is the stream's: what it has not taken is not made.
   const source = Readable.fromWeb(content as Parameters<typeof Readable.fromWeb>[0]);
   source.on("error", () => response.destroy());

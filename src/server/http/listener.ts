@@ -1,10 +1,12 @@
 /**
  * The listener: sockets, TLS and time-outs, and the rule that nothing but loopback is served without asking who comes.
  */
+import { X509Certificate } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { createServer as createHttpServer, type Server } from "node:http";
 import { createServer as createHttpsServer } from "node:https";
 import type { AddressInfo } from "node:net";
+import { createSecureContext } from "node:tls";
 import { InvalidOption } from "../../client/errors.js";
 import type { App } from "./app.js";
 import type { AuthMode } from "./backend.js";
@@ -79,11 +81,31 @@ function tlsOf(cert?: string, key?: string, clientCa?: string): Binding["tls"] {
     const message = "TLS needs a certificate and its key; give both --tls-cert and --tls-key.";
     throw new InvalidOption({ field, message });
   }
-  return {
+  const tls = {
     cert: readPem("tlsCert", cert),
     key: readPem("tlsKey", key),
     ...(clientCa === undefined ? null : { clientCa: readPem("tlsClientCa", clientCa) }),
   };
+  tried("tlsCert", `${cert} is not a certificate`, () => new X509Certificate(tls.cert));
+  tried("tlsKey", `${key} is not the key of ${cert}`, () => createSecureContext(tls));
+  const { clientCa: authorities } = tls;
+  if (authorities)
+    tried(
+      "tlsClientCa",
+      `${clientCa} is not a certificate`,
+      () => new X509Certificate(authorities),
+    );
+  return tls;
+}
+
+/** Refuses files that TLS cannot be made with, before the first connection shows it. */
+function tried(field: string, problem: string, use: () => unknown): void {
+  try {
+    use();
+  } catch (error) {
+    const detail = error instanceof Error ? error.message : "it cannot be used";
+    throw new InvalidOption({ field, message: `${problem}: ${detail}.` });
+  }
 }
 
 function readPem(field: string, path: string): Buffer {

@@ -2,9 +2,10 @@
  * What the HTTP API says no with: one envelope, a closed list of codes, and the one place where failures of the
  * rooms below get a code and a status. Failures that it does not know are nobody's input and become `internal`.
  */
-import { TaggedError } from "better-result";
-import {
+import { isTaggedError, TaggedError } from "better-result";
+import type {
   CommandRefused,
+  DeliveryNotFound,
   IdempotencyConflict,
   InvalidBlocker,
   InvalidOption,
@@ -14,12 +15,21 @@ import {
   JobExists,
   JobNotEnqueued,
   JobNotFound,
+  ScheduleDeclared,
+  ScheduleExists,
+  ScheduleNotFound,
   SignatureInvalid,
   SignatureRequired,
+  WebhookNotFound,
 } from "../../client/errors.js";
-import { DecryptionFailed } from "../../client/vault.js";
-import { InvalidDefinition } from "../../contract/errors.js";
-import { InvalidCursor, isStoreError, StoreBusy, type StoreError } from "../../engine/errors.js";
+import type { DecryptionFailed } from "../../client/vault.js";
+import type { InvalidDefinition } from "../../contract/errors.js";
+import {
+  type InvalidCursor,
+  isStoreError,
+  StoreBusy,
+  type StoreError,
+} from "../../engine/errors.js";
 
 /** Every code that an answer may carry, with the statuses that go with it. */
 export const refusalCodes = {
@@ -100,62 +110,100 @@ export function notFound(kind: string, name: string): Refused {
 /** When a client whose request met a busy or absent store may come again. */
 const retryAfterMs = 1_000;
 
+/** The failures of the rooms below that a caller is told. */
+type Told =
+  | CommandRefused
+  | DecryptionFailed
+  | DeliveryNotFound
+  | IdempotencyConflict
+  | InvalidBlocker
+  | InvalidCursor
+  | InvalidDefinition
+  | InvalidOption
+  | InvalidPayload
+  | InvalidResult
+  | JobAlreadyCompleted
+  | JobExists
+  | JobNotEnqueued
+  | JobNotFound
+  | ScheduleDeclared
+  | ScheduleExists
+  | ScheduleNotFound
+  | SignatureInvalid
+  | SignatureRequired
+  | WebhookNotFound;
+
 /** What a failure of the rooms below means to a caller; `null` when it is not one that a caller is told. */
 export function refusalOf(error: unknown): Refused | null {
   if (error instanceof Refused) return error;
   if (isStoreError(error)) return storeRefusal(error);
-  if (!(error instanceof Error)) return null;
-  const { message } = error;
-  if (error instanceof JobNotFound)
-    return refused("not_found", { reason: "job_not_found", message });
-  if (error instanceof InvalidPayload) return invalidPayload(error);
-  if (error instanceof InvalidOption) return badArgument("option_invalid", message, error.field);
-  if (error instanceof InvalidResult)
-    return refused("invalid_argument", {
-      ...{ status: 422, reason: "result_invalid", field: "result", message },
-    });
-  if (error instanceof JobNotEnqueued) {
-    const { reason, key, active, queued, limit, existingJobId } = error;
-    const details = { key, active, queued, limit, existingJobId };
-    return refused("conflict", { reason, message, details });
-  }
-  if (error instanceof IdempotencyConflict) {
-    const details = { existingJobId: error.existingJobId };
-    const parts = { status: 422, reason: "idempotency_key_reused", field: "idempotencyKey" };
-    return refused("invalid_argument", { ...parts, message, details });
-  }
-  if (error instanceof JobExists)
-    return refused("duplicate", { reason: "job_exists", field: "id", message });
-  if (error instanceof InvalidBlocker) {
-    const details = { blockerId: error.blockerId };
-    const parts = { reason: `blocker_${error.reason}`, field: "blockers" };
-    return refused("dependency_failed", { ...parts, message, details });
-  }
-  if (error instanceof SignatureRequired)
-    return refused("signature_required", {
-      reason: "signature_missing",
-      ...signatureField,
-      message,
-    });
-  if (error instanceof SignatureInvalid)
-    return refused("signature_invalid", { reason: "signature_wrong", ...signatureField, message });
-  if (error instanceof DecryptionFailed)
-    return refused("conflict", { reason: error.code, message });
-  if (error instanceof CommandRefused) {
-    const details = { command: error.command, state: error.state };
-    return refused("conflict", { reason: "state_forbids", message, details });
-  }
-  if (error instanceof JobAlreadyCompleted) {
-    const details = { state: error.state };
-    return refused("conflict", { reason: "already_completed", message, details });
-  }
-  if (error instanceof InvalidCursor) return badArgument("cursor_invalid", message, "cursor");
-  if (error instanceof InvalidDefinition)
-    return badArgument("manifest_invalid", message, "manifest");
-  return null;
+  return isTaggedError(error) ? (toldRefusal(error as unknown as Told) ?? null) : null;
 }
 
-const signatureField = { field: "signature" } as const;
+function toldRefusal(error: Told): Refused | undefined {
+  const { message } = error;
+  switch (error._tag) {
+    case "JobNotFound":
+      return refused("not_found", { reason: "job_not_found", message });
+    case "ScheduleNotFound":
+      return refused("not_found", { reason: "schedule_not_found", message });
+    case "WebhookNotFound":
+      return refused("not_found", { reason: "webhook_not_found", message });
+    case "DeliveryNotFound":
+      return refused("not_found", { reason: "delivery_not_found", message });
+    case "InvalidPayload":
+      return invalidPayload(error);
+    case "InvalidOption":
+      return badArgument("option_invalid", message, error.field);
+    case "InvalidCursor":
+      return badArgument("cursor_invalid", message, "cursor");
+    case "InvalidDefinition":
+      return badArgument("manifest_invalid", message, "manifest");
+    case "InvalidResult": {
+      const parts = { status: 422, reason: "result_invalid", field: "result", message };
+      return refused("invalid_argument", parts);
+    }
+    case "JobNotEnqueued": {
+      const { reason, key, active, queued, limit, existingJobId } = error;
+      const details = { key, active, queued, limit, existingJobId };
+      return refused("conflict", { reason, message, details });
+    }
+    case "IdempotencyConflict": {
+      const details = { existingJobId: error.existingJobId };
+      const parts = { status: 422, reason: "idempotency_key_reused", field: "idempotencyKey" };
+      return refused("invalid_argument", { ...parts, message, details });
+    }
+    case "JobExists":
+      return refused("duplicate", { reason: "job_exists", field: "id", message });
+    case "ScheduleExists":
+      return refused("duplicate", { reason: "schedule_exists", field: "name", message });
+    case "ScheduleDeclared":
+      return refused("conflict", { reason: "schedule_declared", message });
+    case "InvalidBlocker": {
+      const details = { blockerId: error.blockerId };
+      const parts = { reason: `blocker_${error.reason}`, field: "blockers" };
+      return refused("dependency_failed", { ...parts, message, details });
+    }
+    case "CommandRefused": {
+      const details = { command: error.command, state: error.state };
+      return refused("conflict", { reason: "state_forbids", message, details });
+    }
+    case "JobAlreadyCompleted": {
+      const details = { state: error.state };
+      return refused("conflict", { reason: "already_completed", message, details });
+    }
+    case "DecryptionFailed":
+      return refused("conflict", { reason: error.code, message });
+    case "SignatureRequired": {
+      const parts = { reason: "signature_missing", field: "signature", message };
+      return refused("signature_required", parts);
+    }
+    case "SignatureInvalid": {
+      const parts = { reason: "signature_wrong", field: "signature", message };
+      return refused("signature_invalid", parts);
+    }
+  }
+}
 
 function invalidPayload({ message, issues }: InvalidPayload): Refused {
   const field = `payload${issues[0]?.path ?? ""}`;

@@ -11,6 +11,9 @@ export const bodyBytesMax = 512 * 1024;
 /** How large the body of a bulk route may be. */
 export const bulkBytesMax = 8 * 1024 * 1024;
 
+/** How deep a body may be nested: what is around a payload or a schema comes to its own 32 levels. */
+const depthMax = 64;
+
 /** Reads the body as JSON. An empty one is an empty object, so that commands need none. */
 export async function bodyJson(request: Incoming, bytesMax: number): Promise<unknown> {
   const text = await request.text(bytesMax);
@@ -22,6 +25,15 @@ export async function bodyJson(request: Incoming, bytesMax: number): Promise<unk
     const parts = { status: 415, reason: "unsupported_media_type", field: "content-type", message };
     throw refused("invalid_argument", parts);
   }
+  const value = parsed(text);
+  if (isDeeper(value, depthMax)) {
+    const message = `The body is nested deeper than ${depthMax} levels.`;
+    throw badArgument("body_too_deep", message);
+  }
+  return value;
+}
+
+function parsed(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch (error) {
@@ -31,6 +43,14 @@ export async function bodyJson(request: Incoming, bytesMax: number): Promise<unk
 }
 
 const jsonType = /^application\/(?:[\w.+-]+\+)?json\s*(?:;|$)/i;
+
+/** Whether a value is nested deeper than so many levels. It looks no deeper itself. */
+function isDeeper(value: unknown, levels: number): boolean {
+  if (typeof value !== "object" || value === null) return false;
+  if (levels === 0) return true;
+  const members: readonly unknown[] = Array.isArray(value) ? value : Object.values(value);
+  return members.some((member) => isDeeper(member, levels - 1));
+}
 
 function tooLarge(bytesMax: number) {
   const message = `The body is larger than ${bytesMax} bytes; send less, or in several requests.`;

@@ -4,13 +4,15 @@
  */
 import { hostname } from "node:os";
 import { createIds, type IdSource, systemIds } from "../../client/ids.js";
+import { openTelemetry } from "../../client/open-telemetry/open.js";
 import { openTelemetryTrace } from "../../client/trace.js";
 import { type Clock, systemClock } from "../../engine/clock.js";
 import type { Engine } from "../../engine/engine.js";
 import { type Logger, silentLogger } from "../../engine/logger.js";
 import { defaultUrl, openEngine } from "../../engine/open.js";
 import { packageVersion } from "../../service/package-version.js";
-import { type AppOptions, createApp } from "./app.js";
+import { Metrics } from "../metrics/metrics.js";
+import { createApp } from "./app.js";
 import { type AuthMode, type Backend, Services } from "./backend.js";
 import type { Caller } from "./caller.js";
 import { FeedHub } from "./feed-hub.js";
@@ -75,7 +77,10 @@ const defaultStreamsMax = 200;
 export async function startServer(options: ServerOptions = {}): Promise<RunningServer> {
   const binding = bindingOf(options);
   const { auth } = binding;
-  const { backend, metrics, close } = await openBackend(options, auth);
+  const { backend, close } = await openBackend(options, auth);
+  const { engine, hub, clock, logger } = backend;
+  const follow = (cursor: string | null, signal: AbortSignal) => hub.listen(cursor, signal);
+  const metrics = new Metrics({ engine, follow, clock, logger });
   const limits = new Limits({
     requestsPerSecond: options.rateLimit ?? (auth === "token" ? defaultRateLimit : 0),
     streamsMax: options.maxStreams ?? defaultStreamsMax,
@@ -83,23 +88,25 @@ export async function startServer(options: ServerOptions = {}): Promise<RunningS
   const keepers = options.keeper === false ? null : new Keepers(backend);
   let listener: Listener;
   try {
+    await metrics.start();
     await keepers?.start();
     listener = await listen(binding, options, (port) =>
       createApp({
-        backend,
+        backend: { ...backend, metrics },
         limits,
         ...(auth === "none" && { guard: new OriginGuard(port, options.allowedHosts) }),
         ...(options.maxBodyBytes === undefined ? null : { bodyBytesMax: options.maxBodyBytes }),
-        ...(metrics && { onRequest: metrics }),
+        onRequest: (report) => metrics.observeRequest(report),
       }),
     );
   } catch (fault) {
-    await keepers?.stop();
+    await Promise.all([keepers?.stop(), metrics.stop()]);
     await close();
     throw fault;
   }
   let stopping: Promise<void> | undefined;
   const stop = async () => {
+    await metrics.stop();
     // Streams end first: the listener waits for every answer.
     await backend.hub.stop();
     await Promise.all([listener.stop(), keepers?.stop()]);
@@ -133,7 +140,6 @@ export async function openApp(
 
 interface OpenBackend {
   readonly backend: Backend;
-  readonly metrics?: NonNullable<AppOptions["onRequest"]>;
   close(): Promise<void>;
 }
 
@@ -148,8 +154,9 @@ async function openBackend(options: BackendOptions, auth: AuthMode): Promise<Ope
     await engine.provision();
     const instance = options.instance ?? `server-${hostPart()}-${process.pid}-${ids.randomHex(3)}`;
     const activeTrace = await openTelemetryTrace();
-    const parts = { engine, clock, ids, logger, instance };
     const version = packageVersion();
+    const telemetry = await openTelemetry({ clock, instance, version });
+    const parts = { engine, clock, ids, logger, instance, ...(telemetry && { telemetry }) };
     const backend: Backend = {
       ...parts,
       version,

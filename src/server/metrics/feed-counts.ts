@@ -79,8 +79,11 @@ export class FeedCounts {
       case "emitted":
       case "heartbeat":
       case "cancelRequested":
+      case "hookFailed":
       case "dismissed":
         break;
+      default:
+        event satisfies never;
     }
     if (isLapse(event)) this.#catalog.leasesLapsed.inc({ ...labels, outcome: event.name });
   }

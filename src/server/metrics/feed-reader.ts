@@ -54,8 +54,9 @@ export class FeedReader {
     while (!signal.aborted) {
       try {
         for await (const item of this.#options.follow(this.#cursor, signal)) {
-          this.#options.onItem(item);
+          // An event that cannot be counted, perhaps of a newer version, is not met again.
           this.#cursor = item.cursor;
+          this.#options.onItem(item);
           isFailing = false;
         }
       } catch (error) {

@@ -16,6 +16,7 @@ import {
 } from "./outside-handler.js";
 import { type WaitingProcess, WarmPool } from "./pool.js";
 import { programRunner } from "./program.js";
+import type { ProcessSurroundings } from "./try-process.js";
 import { Warden } from "./warden.js";
 
 export class Isolation {
@@ -41,8 +42,7 @@ export class Isolation {
       "module" in outside
         ? this.#moduleRunner(type, outside, settings, definition.settings.concurrency)
         : programRunner(outside, settings, {
-            clock: this.#runtime.clock,
-            warden: this.#warden,
+            ...this.#surroundings,
             graceMs: this.#graceMs,
             onStarted: (process) => this.#own(process),
           });
@@ -73,11 +73,10 @@ export class Isolation {
   ): RunOutside {
     const { clock, logger } = this.#runtime;
     const handlerModule: HandlerModule = { type, url: module.href, settings };
-    const surroundings = { clock, warden: this.#warden };
     const own = (started: ModuleProcess) => this.#own(started);
     const pool = new WarmPool({
       warm: Math.min(warm, concurrency),
-      start: () => this.#watched(ModuleProcess.start(handlerModule, surroundings, own)),
+      start: () => this.#watched(ModuleProcess.start(handlerModule, this.#surroundings, own)),
       logger,
       clock,
     });
@@ -86,6 +85,11 @@ export class Isolation {
       const ready = await pool.take(job.signal);
       return ready.run({ job, prepared, graceMs: this.#graceMs });
     };
+  }
+
+  get #surroundings(): ProcessSurroundings {
+    const { clock, logger } = this.#runtime;
+    return { clock, logger, warden: this.#warden };
   }
 
   #own(process: WaitingProcess): void {

@@ -9,6 +9,7 @@ import { join } from "node:path";
 import type { Duplex, Readable, Writable } from "node:stream";
 import type { IsolateSettings } from "../../contract/isolate.js";
 import type { Clock } from "../../engine/clock.js";
+import type { Logger } from "../../engine/logger.js";
 import type { Cause, Ending } from "./ending.js";
 import { Output } from "./output.js";
 import { channelDescriptor } from "./protocol.js";
@@ -28,6 +29,7 @@ const shell = "/bin/sh";
 /** What the processes of a worker share. */
 export interface ProcessSurroundings {
   readonly clock: Clock;
+  readonly logger: Logger;
   readonly warden: Warden;
 }
 
@@ -145,7 +147,7 @@ export class TryProcess {
     // From now on the number of the group may be another's.
     this.#isOver = true;
     if (pid !== undefined) await this.#closedInTime(closed);
-    await removeFolder(this.#plan.folder);
+    await this.#removeFolder();
     const forgetting = pid === undefined ? null : warden.forget(pid);
     if (signal === "SIGKILL" && this.#cause === null) {
       const bytes = await forgetting;
@@ -154,6 +156,17 @@ export class TryProcess {
     const { settings: limits } = this.#plan;
     const { tail, isHeapFull } = this.output;
     return { code, signal, leftOthers, limits, cause: this.#cause, tail, isHeapFull };
+  }
+
+  /** Something in the folder may be out of reach; the try has its outcome all the same. */
+  async #removeFolder(): Promise<void> {
+    const { folder } = this.#plan;
+    try {
+      await removeFolder(folder);
+    } catch (error) {
+      const fields = { folder, error };
+      this.#surroundings.logger.warn(fields, "The folder of an isolated try cannot be removed.");
+    }
   }
 
   #exit(): Promise<[number | null, NodeJS.Signals | null]> {

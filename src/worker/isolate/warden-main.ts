@@ -4,7 +4,7 @@
  */
 import { readdirSync, readFileSync, rmSync } from "node:fs";
 import { Lines } from "./protocol.js";
-import type { FromWarden, ToWarden } from "./warden.js";
+import type { FromWarden, ToWarden } from "./warden-protocol.js";
 
 /** How often the memory of groups is looked at. */
 const lookMs = 200;

@@ -150,6 +150,25 @@ test("a feed that breaks off is read on where it was", async () => {
   expect(workshop.logged("broke off")).toHaveLength(1);
 });
 
+test("an event that cannot be counted is passed over", async () => {
+  const workshop = new Workshop(contract);
+  const { engine, clock } = workshop;
+  const events = [{ ...created("a"), name: "retry" } as unknown as JobEvent, created("b")];
+  const metrics = new Metrics({
+    engine,
+    clock,
+    follow: async function* (cursor) {
+      for (let n = Number(cursor); n < events.length; n++) {
+        yield { cursor: String(n + 1), event: events[n] as JobEvent };
+      }
+    },
+  });
+  await metrics.start();
+  onTestFinished(() => metrics.stop());
+  await clock.advance(2_000);
+  expect(sum(parse(await metrics.text()), "millrace_jobs_created_total")).toBe(1);
+});
+
 function counting(times?: JobTimes) {
   const registry = new Registry();
   const types = new LabelLimit("service", "type");

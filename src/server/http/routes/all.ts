@@ -12,8 +12,10 @@ import { keyRoutes } from "./keys.js";
 import { listRoutes } from "./lists.js";
 import { metaRoutes } from "./meta.js";
 import { queueRoutes } from "./queues.js";
+import { scheduleRoutes } from "./schedules.js";
 import { serviceRoutes } from "./services.js";
 import { tokenRoutes } from "./tokens.js";
+import { webhookRoutes } from "./webhooks.js";
 import { workRoutes } from "./work.js";
 
 /** Every route of the API but its own description. */
@@ -29,6 +31,8 @@ export const routes: readonly Route[] = [
   ...serviceRoutes,
   ...chainRoutes,
   ...contractRoutes,
+  ...scheduleRoutes,
+  ...webhookRoutes,
   ...tokenRoutes,
   ...workRoutes,
 ];

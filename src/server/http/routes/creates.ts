@@ -13,7 +13,7 @@ import { errorOut } from "../openapi.js";
 import { badArgument, errorBody, refusalOf, refused } from "../refusal.js";
 import { bulkBytesMax } from "../request-body.js";
 import { type Answer, ok, type Route, type RouteRequest, route } from "../route.js";
-import { anyJson, durationMs, name, time } from "../wire/common.js";
+import { anyJson, durationMs, name, priority, time } from "../wire/common.js";
 
 const group = "Jobs";
 
@@ -24,7 +24,7 @@ const batchMax = 1_000;
 export const createFields = {
   id: name("id").optional(),
   queue: name("queue").optional(),
-  priority: z.number().optional(),
+  priority: priority.optional(),
   delayMs: durationMs.optional(),
   runAt: time.optional(),
   deadline: time.optional(),
@@ -258,8 +258,11 @@ function optionsOf(body: CreateIn): UntypedOptions {
 }
 
 /** The request and trace of a create: its own, or those of the request that brings it. */
-function contextOf({ body, header, requestId }: CreateRequest): Partial<JobContext> {
+function contextOf({ backend, body, header, requestId }: CreateRequest): Partial<JobContext> {
   const { requestId: named = requestId, traceparent, tracestate } = body.context ?? {};
+  // Where requests are recorded, the active span is of the trace that the headers name.
+  const isRecorded = traceparent === undefined && backend.telemetry?.recorder() != null;
+  if (isRecorded) return { requestId: named };
   const given = traceparent ?? validTraceparent(header("traceparent"));
   if (given === undefined) return { requestId: named };
   const state = traceparent === undefined ? header("tracestate") : tracestate;

@@ -9,6 +9,7 @@ import { jobNotFound } from "../../../client/errors.js";
 import { JobRef } from "../../../client/job-ref.js";
 import { Reads } from "../../../client/reads.js";
 import { isEnded } from "../../../core/job.js";
+import { given } from "../given.js";
 import { errorOut } from "../openapi.js";
 import { errorBody, refusalOf } from "../refusal.js";
 import { ok, type Route, type RouteRequest, route } from "../route.js";
@@ -260,9 +261,4 @@ export function completionOf(body: z.output<typeof completeIn>): unknown {
   if (next === undefined) return result;
   const { type, payload, payload_base64, ...options } = next;
   return continueWith(type, payloadOf({ payload, payload_base64 }), given(options));
-}
-
-function given<T extends object>(members: T): { [Name in keyof T]: Exclude<T[Name], undefined> } {
-  const entries = Object.entries(members).filter(([, value]) => value !== undefined);
-  return Object.fromEntries(entries) as { [Name in keyof T]: Exclude<T[Name], undefined> };
 }

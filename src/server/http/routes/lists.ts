@@ -4,6 +4,7 @@
 import { z } from "zod";
 import type { JobFilter, JobsAsk } from "../../../engine/query.js";
 import type { Backend } from "../backend.js";
+import { checkNeed } from "../guard.js";
 import { badArgument } from "../refusal.js";
 import { type Answer, ok, type Route, type RouteRequest, route } from "../route.js";
 import { lineStream } from "../streams.js";
@@ -134,10 +135,11 @@ export function pageAskOf(query: {
 type ListRequest = RouteRequest<undefined, z.output<typeof listQuery>>;
 
 async function listJobs(request: ListRequest): Promise<Answer> {
-  const { backend, query, limits } = request;
+  const { backend, caller, query, limits } = request;
   const filter = filterOf(query);
   const ask = pageAskOf(query);
   if (query.stream === "ndjson") {
+    checkNeed(caller, "admin.stream");
     const parts = { clock: backend.clock, limits, signal: request.signal, endAfterMs: streamMs };
     return lineStream(parts, (ends) => rowLines(backend, filter, ends));
   }

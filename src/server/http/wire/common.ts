@@ -4,6 +4,7 @@
 import { z } from "zod";
 import { jobStates } from "../../../core/job.js";
 import { type NameKind, nameRule } from "../../../core/names.js";
+import { priorityMax, priorityMin } from "../../../core/order.js";
 import { type Page, pageDefault, pageMax } from "../../../engine/query.js";
 import { stateAliases, stateOf } from "../state-aliases.js";
 
@@ -43,6 +44,9 @@ export const durationMaxMs = 365 * 24 * 60 * 60 * 1_000;
 
 /** A duration in milliseconds. */
 export const durationMs = z.number().int().min(0).max(durationMaxMs);
+
+/** A priority: higher goes first. */
+export const priority = z.number().int().min(priorityMin).max(priorityMax);
 
 /** A state in an answer. */
 export const stateOut = z.enum(jobStates);

@@ -1,0 +1,257 @@
+/**
+ * Schedules: work that starts by itself. Those that a contract declares are shown beside those that callers made.
+ */
+import { z } from "zod";
+import { type Schedule, Schedules } from "../../../client/schedules.js";
+import type { ScheduleInput } from "../../../contract/schedules.js";
+import { catchUpPolicies, everyMinMs, overlapPolicies } from "../../../core/schedule.js";
+import { given } from "../given.js";
+import { errorOut } from "../openapi.js";
+import { ok, type Route, type RouteRequest, route } from "../route.js";
+import {
+  anyJson,
+  durationMaxMs,
+  listOf,
+  name,
+  priority,
+  time,
+  timeOut,
+  timeText,
+} from "../wire/common.js";
+import { payloadOf } from "./creates.js";
+
+const group = "Schedules";
+
+const scheduleParams = z.object({ service: name("service"), name: name("schedule") });
+
+const scheduleIn = z
+  .strictObject({
+    service: name("service"),
+    name: name("schedule"),
+    type: name("type"),
+    version: z.number().int().min(1).optional(),
+    payload: anyJson.optional(),
+    payload_base64: z.string().optional(),
+    cron: z
+      .string()
+      .min(1)
+      .max(200)
+      .optional()
+      .meta({
+        description: "Five fields, or six that begin with the second.",
+        examples: ["30 2 * * 1-5"],
+      }),
+    timeZone: z.string().min(1).max(100).optional(),
+    everyMs: z.number().int().min(everyMinMs).max(durationMaxMs).optional(),
+    at: time.optional(),
+    priority: priority.optional(),
+    deadlineMs: z.number().int().min(1).max(durationMaxMs).optional(),
+    enabled: z.boolean().optional(),
+    catchUp: z.enum(catchUpPolicies).optional(),
+    catchUpMax: z.number().int().min(1).max(1_000).optional(),
+    overlap: z.enum(overlapPolicies).optional(),
+    tags: z.array(z.string()).max(19).optional(),
+  })
+  .meta({ id: "CreateSchedule" });
+
+const scheduleOut = z
+  .object({
+    service: z.string(),
+    name: z.string(),
+    origin: z.enum(["contract", "caller"]),
+    cron: z.string().optional(),
+    timeZone: z.string().optional(),
+    everyMs: z.number().optional(),
+    at: timeOut.optional(),
+    type: z.string(),
+    version: z.number().int(),
+    payload: anyJson,
+    priority: z.number().optional(),
+    deadlineMs: z.number().optional(),
+    enabled: z.boolean(),
+    catchUp: z.enum(catchUpPolicies),
+    catchUpMax: z.number().int(),
+    overlap: z.enum(overlapPolicies),
+    tags: z.array(z.string()),
+    createdAt: timeOut,
+    nextAt: timeOut.nullable(),
+    lastFired: z.object({ at: timeOut, jobId: z.string() }).optional(),
+    lastSkipped: z.object({ at: timeOut, reason: z.string() }).optional(),
+  })
+  .meta({ id: "Schedule" });
+
+const missing = { description: "There is no such schedule.", body: errorOut };
+const scheduleAnswers = {
+  200: { description: "The schedule.", body: scheduleOut },
+  404: missing,
+} as const;
+
+/** The routes of schedules. */
+export const scheduleRoutes: readonly Route[] = [
+  route({
+    method: "get",
+    path: "/v1/schedules/{service}",
+    operation: "listSchedules",
+    group,
+    summary: "The schedules of a service, in the order of their names.",
+    needs: "admin.read",
+    params: z.object({ service: name("service") }),
+    answers: { 200: { description: "The schedules.", body: listOf(scheduleOut) } },
+    handle: async (request) => {
+      const schedules = await schedulesOf(request, request.params.service);
+      return ok({ entries: (await schedules.list().orThrow()).map(scheduleBody) });
+    },
+  }),
+  route({
+    method: "post",
+    path: "/v1/schedules",
+    operation: "createSchedule",
+    group,
+    summary: "Make a schedule; one of cron, everyMs and at says when it fires.",
+    needs: "admin.mutate",
+    body: scheduleIn,
+    answers: {
+      201: {
+        description: "Made.",
+        body: scheduleOut,
+        headers: { Location: "The path of the schedule." },
+      },
+      409: { description: "One of that name is there already.", body: errorOut },
+      422: { description: "The payload does not fit its type.", body: errorOut },
+    },
+    handle: async (request) => {
+      const { service, name: named, payload, payload_base64, ...rest } = request.body;
+      const spec = {
+        ...given(rest),
+        payload: payloadOf({ payload, payload_base64 }),
+      } as ScheduleInput;
+      const schedules = await schedulesOf(request, service);
+      const body = scheduleBody(await schedules.create(named, spec).orThrow());
+      return { status: 201, body, headers: { Location: `/v1/schedules/${service}/${named}` } };
+    },
+  }),
+  route({
+    method: "get",
+    path: "/v1/schedules/{service}/{name}",
+    operation: "getSchedule",
+    group,
+    summary: "A schedule.",
+    needs: "admin.read",
+    params: scheduleParams,
+    answers: scheduleAnswers,
+    handle: async (request) => {
+      const { service, name: named } = request.params;
+      const schedules = await schedulesOf(request, service);
+      return ok(scheduleBody(await schedules.get(named).orThrow()));
+    },
+  }),
+  command("pause", "Stop firing; instants that come meanwhile are not made up for."),
+  command("resume", "Fire again, from the next instant on."),
+  route({
+    method: "post",
+    path: "/v1/schedules/{service}/{name}/run",
+    operation: "runSchedule",
+    group,
+    summary: "Create a job as the schedule would, now.",
+    needs: "admin.mutate",
+    params: scheduleParams,
+    answers: {
+      201: {
+        description: "Created.",
+        body: z.object({ id: z.string() }),
+        headers: { Location: "The path of the job." },
+      },
+      404: missing,
+      409: { description: "The key of the job is full.", body: errorOut },
+      422: { description: "The payload does not fit its type any more.", body: errorOut },
+    },
+    handle: async (request) => {
+      const { service, name: named } = request.params;
+      const { id } = await (await schedulesOf(request, service)).run(named).orThrow();
+      return { status: 201, body: { id }, headers: { Location: `/v1/jobs/${id}` } };
+    },
+  }),
+  route({
+    method: "get",
+    path: "/v1/schedules/{service}/{name}/next",
+    operation: "nextOfSchedule",
+    group,
+    summary: "When a schedule fires next.",
+    needs: "admin.read",
+    params: scheduleParams,
+    query: z.object({ count: z.number().int().min(1).max(100).default(5) }),
+    answers: {
+      200: { description: "The next instants.", body: z.object({ entries: z.array(timeOut) }) },
+      404: missing,
+    },
+    handle: async (request) => {
+      const { service, name: named } = request.params;
+      const schedules = await schedulesOf(request, service);
+      const instants = await schedules.next(named, request.query).orThrow();
+      return ok({ entries: instants.map(timeText) });
+    },
+  }),
+  route({
+    method: "delete",
+    path: "/v1/schedules/{service}/{name}",
+    operation: "deleteSchedule",
+    group,
+    summary: "Remove a schedule that a caller made; the jobs that it has made stay.",
+    needs: "admin.mutate",
+    params: scheduleParams,
+    answers: {
+      204: { description: "Removed." },
+      404: missing,
+      409: { description: "A contract declares it.", body: errorOut },
+    },
+    handle: async (request) => {
+      const { service, name: named } = request.params;
+      await (await schedulesOf(request, service)).delete(named).orThrow();
+      return { status: 204 };
+    },
+  }),
+];
+
+function command(what: "pause" | "resume", summary: string): Route {
+  return route({
+    method: "post",
+    path: `/v1/schedules/{service}/{name}/${what}`,
+    operation: `${what}Schedule`,
+    group,
+    summary,
+    needs: "admin.mutate",
+    params: scheduleParams,
+    answers: scheduleAnswers,
+    handle: async (request) => {
+      const { service, name: named } = request.params;
+      const schedules = await schedulesOf(request, service);
+      return ok(scheduleBody(await schedules[what](named).orThrow()));
+    },
+  });
+}
+
+async function schedulesOf(
+  { backend, caller }: Pick<RouteRequest, "backend" | "caller">,
+  service: string,
+): Promise<Schedules> {
+  const client = await backend.services.client(service, caller);
+  return new Schedules(client, await backend.services.contract(service));
+}
+
+function scheduleBody({
+  at,
+  createdAt,
+  nextAt,
+  lastFired,
+  lastSkipped,
+  ...rest
+}: Schedule): unknown {
+  return {
+    ...rest,
+    ...(at === undefined ? null : { at: timeText(at) }),
+    createdAt: timeText(createdAt),
+    nextAt: nextAt === null ? null : timeText(nextAt),
+    ...(lastFired && { lastFired: { ...lastFired, at: timeText(lastFired.at) } }),
+    ...(lastSkipped && { lastSkipped: { ...lastSkipped, at: timeText(lastSkipped.at) } }),
+  };
+}

@@ -1,0 +1,234 @@
+// The worker protocol, on every store: claiming, keeping, reporting and settling jobs from any language, at any server.
+import { request } from "node:http";
+import { FakeClock } from "millrace/testing";
+import { describe, expect, it } from "vitest";
+import {
+  apiStores,
+  type Claimed,
+  freshPlace,
+  freshService,
+  openServer,
+  sharedServers,
+  sqlite,
+} from "./api.js";
+import { eventsOf } from "./reading.js";
+
+describe.each(apiStores)("on $name", (store) => {
+  const servers = sharedServers(store);
+
+  it("hands a job to one worker, which settles it at another server", async () => {
+    const { api, other } = servers;
+    const service = freshService();
+    const id = await api.create(service, "mail", { payload: { to: "a" } });
+    const { job, token, leaseUntil } = await api.claimOne(service, "mail");
+    expect(job).toMatchObject({ id, state: "active", payload: { to: "a" }, worker: "w-1" });
+    expect(token).toBe(1);
+    expect(Date.parse(leaseUntil)).toBeGreaterThan(Date.parse(job.startedAt));
+    expect(await other.claim(service, "mail")).toEqual([]);
+    const settled = await other.settle(id, token, { outcome: "completed", result: [1] });
+    expect(settled.body).toMatchObject({ id, state: "completed", result: [1] });
+    const again = await api.settle(id, token, { outcome: "completed", result: [2] });
+    expect([again.status, again.body.error.details]).toMatchObject([
+      ...[409, { reason: "stale_token", field: "token", state: "completed" }],
+    ]);
+    expect((await api.get(`/v1/jobs/${id}`)).body.result).toEqual([1]);
+  });
+
+  it("waits for a job that is created at another server", async () => {
+    const { api, other } = servers;
+    const service = freshService();
+    const claiming = api.claimOne(service, "mail", { waitMs: 30_000 });
+    const id = await other.create(service, "mail");
+    expect((await claiming).job.id).toBe(id);
+  });
+
+  it("claims several types and queues, up to the limits", async () => {
+    const { api } = servers;
+    const service = freshService();
+    for (let index = 0; index < 3; index++) await api.create(service, "mail");
+    await api.create(service, "ship", { queue: "slow" });
+    await api.create(service, "ship", { version: 2 });
+    const types = [
+      { type: "mail", limit: 2 },
+      { type: "ship", queue: "slow" },
+    ];
+    const claimed = await api.claim(service, "", { types, limit: 10 });
+    const got = claimed.map(({ job }) => `${job.type} ${job.queue}`).sort();
+    expect(got).toEqual(["mail mail", "mail mail", "ship slow"]);
+    const second = await api.claim(service, "", { types: [{ type: "ship", version: 2 }] });
+    expect(second.map(({ job }) => job.typeVersion)).toEqual([2]);
+  });
+
+  it("renews leases, and tells of cancels, ends and losses", async () => {
+    const { api, other } = servers;
+    const service = freshService();
+    const ids = [];
+    for (let index = 0; index < 3; index++) ids.push(await api.create(service, "mail"));
+    const claimed = await api.claim(service, "mail", { leaseMs: 10_000, waitMs: 10_000 });
+    for (; claimed.length < 3; ) Object.assign(claimed, await api.claim(service, "mail"));
+    const tokens = new Map(claimed.map(({ job, token }) => [job.id, token]));
+    const [kept = "", cancelled = "", ended = ""] = ids;
+    await other.post(`/v1/jobs/${cancelled}/cancel`);
+    await other.post(`/v1/jobs/${ended}/complete`, { result: 1 });
+    const leases = [
+      ...ids.map((jobId) => ({ jobId, token: tokens.get(jobId) ?? 1, leaseMs: 60_000 })),
+      { jobId: kept, token: 9 },
+      { jobId: "nobody", token: 1 },
+    ];
+    const { body } = await other.post("/v1/work/renewals", { leases });
+    expect(body.entries).toMatchObject([
+      { jobId: kept, outcome: "held", cancelRequested: false },
+      { jobId: cancelled, outcome: "held", cancelRequested: true },
+      { jobId: ended, outcome: "ended", state: "completed" },
+      { jobId: kept, outcome: "lost", state: "active" },
+      { jobId: "nobody", outcome: "lost" },
+    ]);
+    const until = Date.parse(body.entries[0].leaseUntil);
+    const before = claimed.find(({ job }) => job.id === kept);
+    expect(until).toBeGreaterThan(Date.parse(before?.leaseUntil ?? "") + 30_000);
+    const confirmed = await api.settle(cancelled, 1, { outcome: "cancelled", reason: "asked" });
+    expect(confirmed.body).toMatchObject({ state: "cancelled", reason: "asked" });
+  });
+
+  it("stores progress and lines, under the token only", async () => {
+    const { api } = servers;
+    const service = freshService();
+    const id = await api.create(service, "mail");
+    const { token } = await api.claimOne(service, "mail");
+    const path = `/v1/work/jobs/${id}`;
+    const progress = { step: "render", current: 1, total: 2 };
+    expect((await api.post(`${path}/progress`, { token, progress })).body).toEqual({
+      stored: true,
+    });
+    const entries = [{ message: "half way" }, { level: "warn", message: "slow" }];
+    expect((await api.post(`${path}/logs`, { token, entries })).body).toEqual({ stored: true });
+    const late = await api.post(`${path}/progress`, { token: token + 1, progress });
+    expect(late.body).toEqual({ stored: false });
+    expect((await api.get(`/v1/jobs/${id}`)).body.progress).toEqual(progress);
+    const { body } = await api.get(`/v1/jobs/${id}/logs`);
+    expect(body.entries).toMatchObject([
+      { level: "info", message: "half way" },
+      { level: "warn", message: "slow" },
+    ]);
+  });
+
+  it("takes every outcome", async () => {
+    const { api } = servers;
+    const service = freshService();
+    const settle = async (outcome: object) => {
+      const id = await api.create(service, "mail");
+      const claimed = await api.claimOne(service, "mail");
+      expect(claimed.job.id).toBe(id);
+      const { status, body } = await api.settle(id, claimed.token, outcome);
+      // What may run again would be in the way of the next.
+      if (status === 200 && !body.endedAt) await api.delete(`/v1/jobs/${id}?force=true`);
+      else if (status !== 200) await api.post(`/v1/jobs/${id}/cancel`, { force: true });
+      return status === 200 ? body : body.error.details;
+    };
+    const error = { message: "no", name: "Timeout", code: "E1" };
+    expect(await settle({ outcome: "completed" })).toMatchObject({ state: "completed" });
+    expect(await settle({ outcome: "failed", error })).toMatchObject({ state: "retry", error });
+    expect(await settle({ outcome: "terminated", error })).toMatchObject({ state: "failed" });
+    expect(await settle({ outcome: "skipped", reason: "old" })).toMatchObject({ state: "skipped" });
+    const snoozed = await settle({ outcome: "snoozed", delayMs: 60_000 });
+    expect(snoozed).toMatchObject({ state: "pending", tries: 0 });
+    expect(Date.parse(snoozed.runAt)).toBeGreaterThan(Date.parse(snoozed.updatedAt) + 50_000);
+    expect(await settle({ outcome: "released" })).toMatchObject({ state: "pending", tries: 0 });
+    const missing = [{ outcome: "failed" }, { outcome: "skipped" }, { outcome: "snoozed" }];
+    for (const outcome of missing)
+      expect(await settle(outcome)).toMatchObject({ reason: "field_missing" });
+  });
+
+  it("gives back what it has claimed for a caller that has gone", async () => {
+    const { api } = servers;
+    const service = freshService();
+    await using events = await eventsOf(api, `/v1/events?service=${service}`);
+    const body = JSON.stringify({
+      service,
+      worker: "gone",
+      types: [{ type: "mail" }],
+      waitMs: 20_000,
+    });
+    const claiming = request(`${api.url}/v1/work/claims`, { method: "POST" });
+    claiming.on("error", () => {});
+    claiming.end(body);
+    // The claim waits by the time that another of the same worker has been answered.
+    await new Promise((resolve) => claiming.once("finish", resolve));
+    await api.claim(service, "other");
+    claiming.destroy();
+    const id = await api.create(service, "mail");
+    const { job } = await api.claimOne(service, "mail", { worker: "here" });
+    expect([job.id, job.tries, job.worker]).toEqual([id, 1, "here"]);
+    expect((await events.next()).event).toBe("created");
+  });
+});
+
+describe("time", () => {
+  async function scene() {
+    const clock = new FakeClock();
+    const { api } = await openServer({ url: await freshPlace(sqlite), clock });
+    return { clock, api };
+  }
+
+  it("ends a claim that has waited as long as it was asked to", async () => {
+    const { clock, api } = await scene();
+    const before = clock.now();
+    const claiming = api.claim("shop", "mail", { waitMs: 30_000 });
+    expect(await whileTimePasses(clock, claiming)).toEqual([]);
+    expect(clock.now() - before).toBeGreaterThanOrEqual(30_000);
+  });
+
+  it("takes a job as soon as its time has come", async () => {
+    const { clock, api } = await scene();
+    const id = await api.create("shop", "mail", { delayMs: 10_000 });
+    const claiming = api.claimOne("shop", "mail", { waitMs: 30_000 });
+    expect((await whileTimePasses(clock, claiming)).job.id).toBe(id);
+  });
+
+  it("gives a job whose lease has lapsed to another, and ignores what the first one says", async () => {
+    const { clock, api } = await scene();
+    const id = await api.create("shop", "mail");
+    const first = await api.claimOne("shop", "mail", { leaseMs: 5_000 });
+    let second: Claimed | undefined;
+    for (let seconds = 0; seconds < secondsMax && second === undefined; seconds++) {
+      await clock.advance(1_000);
+      [second] = await api.claim("shop", "mail", { worker: "w-2" });
+    }
+    expect([second?.job.id, second?.token]).toEqual([id, 2]);
+    const late = await api.settle(id, first.token, { outcome: "completed" });
+    expect(late.body.error.details.reason).toBe("stale_token");
+    const { body } = await api.get(`/v1/jobs/${id}/events`);
+    const names = body.entries.map(({ name }: { name: string }) => name);
+    expect(names).toContain("staleCompletionIgnored");
+    expect((await api.settle(id, 2, { outcome: "completed" })).body.state).toBe("completed");
+  });
+
+  it("fails a try that takes longer than its type allows", async () => {
+    const { clock, api } = await scene();
+    const id = await api.create("shop", "mail");
+    const { token } = await api.claimOne("shop", "mail", { leaseMs: 3_600_000 });
+    await clock.leap(3_600_000 - 1_000);
+    const lease = { jobId: id, token, leaseMs: 60_000 };
+    const held = await api.post("/v1/work/renewals", { leases: [lease] });
+    expect(held.body.entries[0].outcome).toBe("held");
+    await clock.leap(1_000);
+    const lost = await api.post("/v1/work/renewals", { leases: [lease] });
+    expect(lost.body.entries).toEqual([{ jobId: id, outcome: "lost" }]);
+    const { body } = await api.get(`/v1/jobs/${id}`);
+    expect([body.state, body.error.reason]).toEqual(["retry", "timeout"]);
+  });
+});
+
+/** How many seconds may pass before something has happened. */
+const secondsMax = 10_000;
+
+/** Lets a fake clock go on until a promise has settled. */
+async function whileTimePasses<Value>(clock: FakeClock, promise: Promise<Value>): Promise<Value> {
+  let isSettled = false;
+  const settle = () => {
+    isSettled = true;
+  };
+  promise.then(settle, settle);
+  for (let seconds = 0; seconds < secondsMax && !isSettled; seconds++) await clock.advance(1_000);
+  return promise;
+}
