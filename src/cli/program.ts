@@ -17,6 +17,7 @@ import { addQueue } from "./commands/queue.js";
 import { addRebuild } from "./commands/rebuild.js";
 import { addServer } from "./commands/server.js";
 import { addInfo, addService } from "./commands/service.js";
+import { addSigning } from "./commands/signing.js";
 import { addToken } from "./commands/token.js";
 import { addVerify } from "./commands/verify.js";
 import { addWorker } from "./commands/worker.js";
@@ -26,7 +27,17 @@ import { exitCodes } from "./failure.js";
 
 const adders = [
   ...[addDev, addServer, addWorker, addJob, addDlq, addQueue, addKey, addChain, addService],
-  ...[addContract, addToken, addContext, addInfo, addNats, addRebuild, addVerify, addDoctor],
+  ...[
+    addContract,
+    addToken,
+    addSigning,
+    addContext,
+    addInfo,
+    addNats,
+    addRebuild,
+    addVerify,
+    addDoctor,
+  ],
   addBench,
 ] as const;
 

@@ -5,6 +5,7 @@
 import { hostname } from "node:os";
 import { createIds, type IdSource, systemIds } from "../../client/ids.js";
 import { openTelemetry } from "../../client/open-telemetry/open.js";
+import { Signing, type SigningOptions } from "../../client/signing.js";
 import { openTelemetryTrace } from "../../client/trace.js";
 import { type Clock, systemClock } from "../../engine/clock.js";
 import type { Engine } from "../../engine/engine.js";
@@ -36,6 +37,8 @@ export interface BackendOptions {
   readonly instance?: string;
   /** Allows a queue to be called DEFAULT. */
   readonly allowCreateDefault?: boolean;
+  /** The keys whose signatures count. The server signs nothing itself; callers send signatures along. */
+  readonly signing?: Omit<SigningOptions, "sign" | "expiresMs">;
 }
 
 /** How a server is started. */
@@ -146,6 +149,7 @@ interface OpenBackend {
 async function openBackend(options: BackendOptions, auth: AuthMode): Promise<OpenBackend> {
   const { clock = systemClock, logger = silentLogger, url = defaultUrl } = options;
   const ids = options.ids ?? (clock === systemClock ? systemIds : createIds(() => clock.now()));
+  const signing = options.signing && new Signing(options.signing);
   const engine = options.engine ?? (await openEngine(url, { clock, logger }));
   const close = async () => {
     if (options.engine === undefined) await engine.close();
@@ -156,7 +160,11 @@ async function openBackend(options: BackendOptions, auth: AuthMode): Promise<Ope
     const activeTrace = await openTelemetryTrace();
     const version = packageVersion();
     const telemetry = await openTelemetry({ clock, instance, version });
-    const parts = { engine, clock, ids, logger, instance, ...(telemetry && { telemetry }) };
+    const parts = {
+      ...{ engine, clock, ids, logger, instance },
+      ...(telemetry && { telemetry }),
+      ...(signing && { signing }),
+    };
     const backend: Backend = {
       ...parts,
       version,
