@@ -15,10 +15,12 @@ import { addKey } from "./commands/key.js";
 import { addNats } from "./commands/nats.js";
 import { addQueue } from "./commands/queue.js";
 import { addRebuild } from "./commands/rebuild.js";
+import { addSchedule } from "./commands/schedule.js";
 import { addServer } from "./commands/server.js";
 import { addInfo, addService } from "./commands/service.js";
 import { addToken } from "./commands/token.js";
 import { addVerify } from "./commands/verify.js";
+import { addWebhook } from "./commands/webhook.js";
 import { addWorker } from "./commands/worker.js";
 import { addCompletion } from "./completion.js";
 import { addSettings, type Run } from "./define.js";
@@ -26,7 +28,18 @@ import { exitCodes } from "./failure.js";
 
 const adders = [
   ...[addDev, addServer, addWorker, addJob, addDlq, addQueue, addKey, addChain, addService],
-  ...[addContract, addToken, addContext, addInfo, addNats, addRebuild, addVerify, addDoctor],
+  ...[
+    addSchedule,
+    addWebhook,
+    addContract,
+    addToken,
+    addContext,
+    addInfo,
+    addNats,
+    addRebuild,
+    addVerify,
+    addDoctor,
+  ],
   addBench,
 ] as const;
 

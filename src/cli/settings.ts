@@ -217,6 +217,14 @@ export const settings = {
     commands: serving,
     kind: "number",
   },
+  webhookAddresses: {
+    flag: "--webhook-addresses <networks>",
+    variable: "MILLRACE_WEBHOOK_ADDRESSES",
+    key: "webhookAddresses",
+    says: "networks that webhooks may be sent to although they are not public, such as 10.1.0.0/16 (a comma list)",
+    commands: serving,
+    kind: "text",
+  },
   logLevel: {
     flag: "--log-level <level>",
     variable: "MILLRACE_LOG_LEVEL",

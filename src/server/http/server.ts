@@ -5,6 +5,7 @@
 import { hostname } from "node:os";
 import { createIds, type IdSource, systemIds } from "../../client/ids.js";
 import { openTelemetry } from "../../client/open-telemetry/open.js";
+import type { WebhookSettings } from "../../client/runtime.js";
 import { openTelemetryTrace } from "../../client/trace.js";
 import { type Clock, systemClock } from "../../engine/clock.js";
 import type { Engine } from "../../engine/engine.js";
@@ -34,6 +35,8 @@ export interface BackendOptions {
   readonly logger?: Logger;
   /** The name of this process among those that serve; made from host and process by default. */
   readonly instance?: string;
+  /** Where webhooks may be sent to: public addresses only by default. */
+  readonly webhooks?: WebhookSettings;
   /** Allows a queue to be called DEFAULT. */
   readonly allowCreateDefault?: boolean;
 }
@@ -156,7 +159,12 @@ async function openBackend(options: BackendOptions, auth: AuthMode): Promise<Ope
     const activeTrace = await openTelemetryTrace();
     const version = packageVersion();
     const telemetry = await openTelemetry({ clock, instance, version });
-    const parts = { engine, clock, ids, logger, instance, ...(telemetry && { telemetry }) };
+    const { webhooks } = options;
+    const parts = {
+      ...{ engine, clock, ids, logger, instance },
+      ...(telemetry && { telemetry }),
+      ...(webhooks && { webhooks }),
+    };
     const backend: Backend = {
       ...parts,
       version,
