@@ -186,7 +186,7 @@ export const settings = {
     variable: "MILLRACE_WRITE_TIMEOUT",
     key: "writeTimeout",
     default: "30s",
-    says: "how long a connection may be silent while an answer is on its way",
+    says: "how long a caller may take nothing of an answer that is on its way",
     commands: serving,
     kind: "duration",
   },
