@@ -105,6 +105,14 @@ it("leaves a process behind and exits", async () => {
   await isUnharmed(service);
 });
 
+it("leaves a process behind that has left its group", async () => {
+  const service = await workplace();
+  const job = await act(service, "leave");
+  expect(job.state).toBe("completed");
+  await gone(pidIn(job.events));
+  await isUnharmed(service);
+});
+
 it("ends the process that watches over it", async () => {
   const lines: string[] = [];
   const logger = {
