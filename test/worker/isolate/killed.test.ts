@@ -1,5 +1,5 @@
 // A worker that is killed leaves nothing behind: no process, whatever it does, and no folder.
-import { expect, it } from "vitest";
+import { expect, it, onTestFinished } from "vitest";
 import { runScript } from "../../support/process.js";
 import { sqliteStore } from "../../transactions/shop-file.js";
 import { childrenOf, gone, runs, tryFolders } from "./workplace.js";
@@ -12,6 +12,10 @@ it("leaves no process and no folder behind when it is killed", async () => {
   // One is in an endless loop, one ignores its signals and has started a process, one has started one in another group.
   const handlers = told.flatMap((line) => JSON.parse(line) as number[]);
   const pids = new Set([...handlers, ...childrenOf(worker.child.pid ?? 0)]);
+  // Should one of them be left, nobody else would end it.
+  onTestFinished(() => {
+    for (const pid of [...pids].filter(runs)) process.kill(pid, "SIGKILL");
+  });
   expect(handlers.length).toBe(4);
   expect(pids.size).toBeGreaterThan(handlers.length);
   expect(tryFolders().length).toBeGreaterThan(1);
