@@ -43,6 +43,7 @@ export const recordId = {
   queue: (service: string, queue: string) => `queue/${service}/${queue}`,
   keeper: (service: string) => `keeper/${service}`,
   announcer: "announcer/_admin",
+  hooks: (service: string) => `hooks/${service}`,
   relay: (service: string, outbox: string) => `relay/${service}/${outbox}`,
   worker: (service: string, instance: string) => `worker/${service}/${instance}`,
   workers: (service?: string) => (service === undefined ? "worker/" : `worker/${service}/`),

@@ -1,7 +1,7 @@
 /**
- * End hooks: while this keeper leads, it follows the feed and calls `onEnd` for every end of a job, and `onSuccess` or
- * `onFail` where no worker wrote the end. How far it has come is kept in a record, so that who leads next goes on
- * there: an end is never forgotten, and the last few before a crash may be called again.
+ * End hooks: one process of those that know them follows the feed and calls `onEnd` for every end of a job, and
+ * `onSuccess` or `onFail` where no worker wrote the end. How far it has come is kept in a record, so that who leads next
+ * goes on there: an end is never forgotten, and the last few before a crash may be called again.
  */
 import { callHook } from "../client/hooks.js";
 import type { Runtime } from "../client/runtime.js";
@@ -12,7 +12,9 @@ import { fold } from "../core/evolve.js";
 import { isEnded, type Job } from "../core/job.js";
 import type { FeedExtent, FeedItem } from "../engine/engine.js";
 import { jobFields } from "../engine/logger.js";
+import { recordId } from "../engine/record.js";
 import { FeedPlace } from "./feed-place.js";
+import { Leadership } from "./leadership.js";
 
 /** How many ends may have their hooks under way at once. */
 const underWayMax = 50;
@@ -27,29 +29,39 @@ const stopMs = 10_000;
 /** How much later than its time an event may be read at most, also where the store was away for a while. */
 const lateMs = 60_000;
 
-/** Calls the hooks of ended jobs. */
+/** What end hooks are made of. */
+export interface EndHooksOptions {
+  readonly runtime: Runtime;
+  readonly contract: ServiceContract;
+  readonly ttlMs: number;
+  readonly renewMs: number;
+}
+
+/**
+ * Calls the hooks of ended jobs. Who calls them is led by a record of its own, because the process that keeps a service
+ * may not know its hooks.
+ */
 export class EndHooks {
   readonly #runtime: Runtime;
   /** The hooks of each type and version that has some, as `type@version`. */
   readonly #hooks = new Map<string, AnyHooks>();
   readonly #types = new Set<string>();
   readonly #place: FeedPlace;
+  readonly #leadership: Leadership;
   /** The calls under way of each job, so that those of one job keep their order. */
   readonly #underWay = new Map<string, Promise<void>>();
+  #isStopped = false;
+  #started: Promise<void> | undefined;
   #wakeUp: (() => void) | undefined;
   #abort: AbortController | undefined;
-  /** What allows it to follow the feed live, while it does. */
-  #mayGoOn: (() => boolean) | undefined;
   #following: Promise<void> = Promise.resolve();
   #callOffStore: (() => void) | undefined;
   #callOffRetry: (() => void) | undefined;
-  #taken = 0;
   #takenAt = 0;
   #isAtEnd = false;
 
-  constructor(runtime: Runtime, contract: ServiceContract) {
+  constructor({ runtime, contract, ttlMs, renewMs }: EndHooksOptions) {
     this.#runtime = runtime;
-    this.#place = new FeedPlace(runtime, "hooks");
     for (const [type, entry] of Object.entries(contract.jobs)) {
       for (const { settings, hooks } of definitionsOf(entry)) {
         if (!hasEndHooks(hooks)) continue;
@@ -57,38 +69,25 @@ export class EndHooks {
         this.#hooks.set(`${type}@${settings.version}`, hooks);
       }
     }
+    this.#place = new FeedPlace(runtime, [...this.#types]);
+    this.#leadership = new Leadership({
+      ...{ runtime, ttlMs, renewMs, record: recordId.hooks(runtime.service) },
+      does: "calls the hooks of the service",
+      onGained: () => this.#begin(),
+    });
   }
 
-  /** Makes sure that ends count from now on, if they did not before. */
-  async establish(): Promise<void> {
-    if (this.#types.size > 0) await this.#place.establish();
-  }
-
-  /** Begins to follow the feed where it was left; does nothing if no type has such hooks. */
-  start(mayGoOn: () => boolean): void {
-    this.pause();
+  /** Makes sure that ends count from now on, and stands as a candidate; does nothing if no type has such hooks. */
+  async start(): Promise<void> {
     if (this.#types.size === 0) return;
-    const abort = new AbortController();
-    this.#abort = abort;
-    this.#mayGoOn = mayGoOn;
-    const before = this.#following;
-    this.#following = before.then(() => this.#follow(abort, mayGoOn));
+    this.#started ??= this.#place.establish().then(() => this.#leadership.start());
+    await this.#started;
   }
 
-  /** Follows no more. Calls that are under way go on. */
-  pause(): void {
-    this.#abort?.abort();
-    this.#abort = undefined;
-    this.#mayGoOn = undefined;
-    this.#callOffStore?.();
-    this.#callOffStore = undefined;
-    this.#callOffRetry?.();
-    this.#wakeUp?.();
-  }
-
-  /** Follows no more, and waits for the calls that are under way, but not for long. */
+  /** Follows no more, waits for the calls that are under way, but not for long, and steps down. */
   async stop(): Promise<void> {
-    this.pause();
+    this.#isStopped = true;
+    this.#pause();
     await this.#following;
     let callOff = () => {};
     const tooLong = new Promise<void>((resolve) => {
@@ -97,13 +96,13 @@ export class EndHooks {
     await Promise.race([Promise.all(this.#underWay.values()), tooLong]);
     callOff();
     await this.#store();
+    if (this.#started !== undefined) await this.#leadership.stop();
   }
 
   /** Calls the hooks of all that the feed holds now, whoever leads, and stores the place. */
   async round(): Promise<void> {
-    if (this.#types.size === 0) return;
-    const mayGoOn = this.#mayGoOn;
-    this.pause();
+    if (this.#types.size === 0 || this.#isStopped) return;
+    this.#pause();
     await this.#following;
     const abort = new AbortController();
     this.#abort = abort;
@@ -111,14 +110,34 @@ export class EndHooks {
     await this.#following;
     await Promise.all(this.#underWay.values());
     this.#isAtEnd = true;
-    await this.#store();
-    if (mayGoOn !== undefined) this.start(mayGoOn);
+    await this.#place.store(this.#runtime.engine.now(), 1);
+    if (this.#leadership.isHeld) this.#begin();
   }
 
-  /** The time up to which all ends of a type have had their hooks called, so that their jobs may be removed. */
-  doneUntil(type: string): number {
-    if (!this.#types.has(type)) return Number.POSITIVE_INFINITY;
-    if (this.#abort === undefined) return Number.NEGATIVE_INFINITY;
+  /** Begins to follow the feed where it was left. */
+  #begin(): void {
+    this.#pause();
+    if (this.#isStopped) return;
+    const abort = new AbortController();
+    this.#abort = abort;
+    const before = this.#following;
+    const mayGoOn = () => !this.#isStopped && this.#leadership.isHeld;
+    this.#following = before.then(() => this.#follow(abort, mayGoOn, "live"));
+    this.#planStore();
+  }
+
+  /** Follows no more. Calls that are under way go on. */
+  #pause(): void {
+    this.#abort?.abort();
+    this.#abort = undefined;
+    this.#callOffStore?.();
+    this.#callOffStore = undefined;
+    this.#callOffRetry?.();
+    this.#wakeUp?.();
+  }
+
+  /** The time up to which all ends have had their hooks called, so that their jobs may be removed. */
+  #doneUntil(): number {
     const { engine, clock } = this.#runtime;
     if (this.#isAtEnd) return engine.now();
     // A feed that has been silent for long enough has told everything.
@@ -127,11 +146,7 @@ export class EndHooks {
     return Math.min(told, this.#place.oldestOpenAt) - lateMs;
   }
 
-  async #follow(
-    abort: AbortController,
-    mayGoOn: () => boolean,
-    extent: FeedExtent = "live",
-  ): Promise<void> {
+  async #follow(abort: AbortController, mayGoOn: () => boolean, extent: FeedExtent): Promise<void> {
     const { engine, clock, logger } = this.#runtime;
     this.#takenAt = clock.monotonic();
     this.#isAtEnd = false;
@@ -139,28 +154,26 @@ export class EndHooks {
       const cursor = await this.#place.read();
       for await (const item of engine.tail(cursor, abort.signal, extent)) {
         if (abort.signal.aborted || !mayGoOn()) return;
-        await this.#take(item);
+        await this.#take(item, abort.signal);
       }
     } catch (error) {
       if (abort.signal.aborted) return;
       logger.warn({ error }, "The ends of jobs could not be followed; the keeper keeps trying.");
-      this.#callOffRetry = clock.after(retryMs, () => this.start(mayGoOn));
+      this.#callOffRetry = clock.after(retryMs, () => this.#begin());
     }
   }
 
-  async #take({ cursor, event }: FeedItem): Promise<void> {
-    this.#taken += 1;
+  async #take({ cursor, event }: FeedItem, signal: AbortSignal): Promise<void> {
     this.#takenAt = this.#runtime.clock.monotonic();
     this.#isAtEnd = false;
     const done = this.#place.take(cursor, event.at);
-    this.#planStore();
     if (!this.#isWanted(event)) return done();
     const before = this.#underWay.get(event.jobId);
     const call = Promise.resolve(before)
-      .then(() => this.#call(event))
-      .then(() => {
+      .then(() => this.#call(event, signal))
+      .then((isCalled) => {
         if (this.#underWay.get(event.jobId) === call) this.#underWay.delete(event.jobId);
-        done();
+        if (isCalled) done();
         this.#wakeUp?.();
       });
     this.#underWay.set(event.jobId, call);
@@ -176,17 +189,22 @@ export class EndHooks {
     return isEnded(state) && previousState !== null && !isEnded(previousState);
   }
 
-  /** Never rejects: what cannot be called is told. */
-  async #call(event: JobEvent): Promise<void> {
-    const { logger } = this.#runtime;
+  /** Calls the hooks of an end, and waits out faults of the store. Gives whether they were called. */
+  async #call(event: JobEvent, signal: AbortSignal): Promise<boolean> {
+    const { logger, clock } = this.#runtime;
     const fields = jobFields({ ...event, id: event.jobId });
-    try {
-      const job = await this.#endedJob(event);
-      if (job === null) logger.warn(fields, "A job was removed before its hooks were called.");
-      else await this.#callAll(job, event);
-    } catch (error) {
-      logger.error({ ...fields, error }, "The hooks of an ended job could not be called.");
+    while (!signal.aborted) {
+      try {
+        const job = await this.#endedJob(event);
+        if (job === null) logger.warn(fields, "A job was removed before its hooks were called.");
+        else await this.#callAll(job, event);
+        return true;
+      } catch (error) {
+        logger.warn({ error, ...fields }, "An ended job could not be read; its hooks wait.");
+        await new Promise<void>((resolve) => clock.after(retryMs, resolve));
+      }
     }
+    return false;
   }
 
   async #callAll(job: Job, event: JobEvent): Promise<void> {
@@ -212,15 +230,18 @@ export class EndHooks {
     return end === -1 ? null : fold(events.slice(0, end + 1));
   }
 
+  /** Stores the place soon, and goes on to while it follows. */
   #planStore(): void {
     this.#callOffStore ??= this.#runtime.clock.after(storeMs, () => {
       this.#callOffStore = undefined;
+      if (this.#abort === undefined) return;
+      this.#planStore();
       void this.#store();
     });
   }
 
-  /** Another keeper that has stored a place leads now. */
+  /** Another process that has stored a place leads now. */
   async #store(): Promise<void> {
-    if (!(await this.#place.store())) this.pause();
+    if (!(await this.#place.store(this.#doneUntil()))) this.#pause();
   }
 }

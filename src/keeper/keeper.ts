@@ -10,6 +10,7 @@ import { recordId } from "../engine/record.js";
 import { honourCancels } from "./canceller.js";
 import type { DutyDone, DutyRound } from "./duty.js";
 import { EndHooks } from "./end-hooks.js";
+import { hooksDone } from "./feed-place.js";
 import { expireOverdue } from "./janitor.js";
 import { Leadership } from "./leadership.js";
 import {
@@ -112,11 +113,10 @@ class ServiceKeeper implements Keeper {
       onGained: () => {
         this.#schedule(0);
         this.#tickets.start();
-        this.#endHooks.start(this.#mayGoOn);
         this.#scheduler.start();
       },
     });
-    this.#endHooks = new EndHooks(runtime, contract);
+    this.#endHooks = new EndHooks({ runtime, contract, ttlMs, renewMs });
     this.#tickets = new Tickets(runtime, this.#mayGoOn);
     const client = createClient(runtime, contract);
     this.#scheduler = new Scheduler(client, this.#timings.tickMs, this.#mayGoOn);
@@ -130,7 +130,7 @@ class ServiceKeeper implements Keeper {
   async start(): Promise<void> {
     if (this.#isStopped) throw new Error("The keeper was stopped; make a new one.");
     this.#stopHints ??= this.#runtime.engine.wake("ended", () => this.#onEnded());
-    this.#started ??= this.#endHooks.establish().then(() => this.#leadership.start());
+    this.#started ??= this.#endHooks.start().then(() => this.#leadership.start());
     await this.#started;
   }
 
@@ -202,10 +202,7 @@ class ServiceKeeper implements Keeper {
   /** One round as the leader. Who leads no longer stops here, until leadership is gained again. */
   async #lead(): Promise<void> {
     const mayGoOn = this.#mayGoOn;
-    if (!mayGoOn()) {
-      this.#endHooks.pause();
-      return;
-    }
+    if (!mayGoOn()) return;
     const { clock, logger } = this.#runtime;
     try {
       const prunes = clock.monotonic() >= this.#pruneAt;
@@ -221,11 +218,13 @@ class ServiceKeeper implements Keeper {
 
   /** Gives what pruning left undone, so that it goes on in the next round. */
   async #duties(round: DutyRound, prunes: boolean): Promise<DutyDone> {
-    const readUntil = await this.#webhooks.tend(prunes || this.#discards);
+    const removes = prunes || this.#discards;
+    const readUntil = await this.#webhooks.tend(removes);
+    const doneUntil = removes ? await hooksDone(this.#runtime) : () => readUntil;
     const retention = {
       ...this.#rules,
       readUntil,
-      mayGoUntil: (type: string) => Math.min(this.#endHooks.doneUntil(type), readUntil),
+      mayGoUntil: (type: string) => Math.min(doneUntil(type), readUntil),
     };
     // Together, so that a store that batches looks once for all of them.
     await Promise.all([

@@ -3,6 +3,7 @@ import { expect, it } from "vitest";
 import { z } from "zod";
 import { defineJob, defineService } from "#millrace/contract/define.js";
 import type { HookJob } from "#millrace/contract/hooks.js";
+import { createKeeper } from "#millrace/keeper/keeper.js";
 import { gate, Workshop } from "../worker/workshop.js";
 
 const payload = z.object({});
@@ -79,6 +80,49 @@ it("goes on where a leader was lost between an end and its hook", async () => {
   await workshop.clock.advance(6_000);
   expect(called).toEqual(["onSuccess completed", "onEnd completed"]);
   await next.stop();
+});
+
+it("waits out a store that cannot be read", async () => {
+  const { workshop, called } = shop();
+  const keeper = workshop.keeper();
+  await keeper.start();
+  const worker = await workshop.start({ mail: () => null });
+  workshop.trouble.load = "refuse";
+  await workshop.create("mail");
+  await workshop.clock.advance(3_000);
+  expect(called).toEqual(["onSuccess completed"]);
+  expect(workshop.logged("could not be read; its hooks wait").length).toBeGreaterThan(1);
+  workshop.trouble.load = "none";
+  await workshop.clock.advance(1_000);
+  expect(called).toEqual(["onSuccess completed", "onEnd completed"]);
+  await worker.stop();
+  await keeper.stop();
+});
+
+it("calls hooks beside a keeper that leads and does not know them, and keeps jobs from it", async () => {
+  const { workshop, called, holdUp } = shop();
+  const plain = defineService("shop", {
+    mail: defineJob({ payload }),
+    unkept: defineJob({ payload, retention: { completed: 0 } }),
+  });
+  const other = createKeeper({ runtime: workshop.runtime("server"), contract: plain });
+  await other.start();
+  const keeper = workshop.keeper();
+  await keeper.start();
+  expect([other.isLeader, keeper.isLeader]).toEqual([true, false]);
+  const { opened, open } = gate();
+  holdUp(opened);
+  const id = await workshop.create("unkept");
+  await workshop.complete(id);
+  await workshop.clock.advance(50_000);
+  expect(called).toEqual(["onSuccess completed"]);
+  expect(await workshop.exists(id)).toBe(true);
+  open();
+  await workshop.clock.advance(200_000);
+  expect(called).toEqual(["onSuccess completed", "onEnd completed"]);
+  expect(await workshop.exists(id)).toBe(false);
+  await keeper.stop();
+  await other.stop();
 });
 
 it("calls nothing for what had ended before any process knew the hooks", async () => {
