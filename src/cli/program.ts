@@ -15,11 +15,13 @@ import { addKey } from "./commands/key.js";
 import { addNats } from "./commands/nats.js";
 import { addQueue } from "./commands/queue.js";
 import { addRebuild } from "./commands/rebuild.js";
+import { addSchedule } from "./commands/schedule.js";
 import { addServer } from "./commands/server.js";
 import { addInfo, addService } from "./commands/service.js";
 import { addSigning } from "./commands/signing.js";
 import { addToken } from "./commands/token.js";
 import { addVerify } from "./commands/verify.js";
+import { addWebhook } from "./commands/webhook.js";
 import { addWorker } from "./commands/worker.js";
 import { addCompletion } from "./completion.js";
 import { addSettings, type Run } from "./define.js";
@@ -28,6 +30,8 @@ import { exitCodes } from "./failure.js";
 const adders = [
   ...[addDev, addServer, addWorker, addJob, addDlq, addQueue, addKey, addChain, addService],
   ...[
+    addSchedule,
+    addWebhook,
     addContract,
     addToken,
     addSigning,

@@ -48,7 +48,9 @@ export async function serve(
 }
 
 function serverOptions(given: Given): ServerOptions {
+  const allowAddresses = settingValue(given, "webhookAddresses")?.split(",");
   return {
+    ...(allowAddresses && { webhooks: { allowAddresses } }),
     unsafeBind: isOn(given, "unsafeBind"),
     allowCreateDefault: isOn(given, "allowCreateDefault"),
     ...defined({

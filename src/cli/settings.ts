@@ -186,7 +186,7 @@ export const settings = {
     variable: "MILLRACE_WRITE_TIMEOUT",
     key: "writeTimeout",
     default: "30s",
-    says: "how long a connection may be silent while an answer is on its way",
+    says: "how long a caller may take nothing of an answer that is on its way",
     commands: serving,
     kind: "duration",
   },
@@ -216,6 +216,14 @@ export const settings = {
     says: "how many event streams may be open at once",
     commands: serving,
     kind: "number",
+  },
+  webhookAddresses: {
+    flag: "--webhook-addresses <networks>",
+    variable: "MILLRACE_WEBHOOK_ADDRESSES",
+    key: "webhookAddresses",
+    says: "networks that webhooks may be sent to although they are not public, such as 10.1.0.0/16 (a comma list)",
+    commands: serving,
+    kind: "text",
   },
   logLevel: {
     flag: "--log-level <level>",

@@ -22,6 +22,9 @@ import type { AppendOutcome } from "../engine/engine.js";
 /** How many schedules are fired at once. */
 const firedTogetherMax = 50;
 
+/** How soon it looks again at a schedule that others have changed meanwhile. */
+const changedMs = 50;
+
 /** How many times as long it waits while there are no schedules at all, because most services have none. */
 const idleShare = 5;
 
@@ -97,7 +100,7 @@ export class Scheduler {
     const plan = planDue(placed.schedule, now, cronReader);
     let at: PlacedSchedule | null = placed;
     for (const instant of plan?.fire ?? []) {
-      if (at === null || !mayGoOn()) return now;
+      if (at === null || !mayGoOn()) return now + changedMs;
       at = await this.#fireInstant(at, instant);
     }
     if (plan !== null && plan.missed !== null && at !== null) {
@@ -105,7 +108,7 @@ export class Scheduler {
       at = await this.#write(at, { ...missed, decidedUntil: plan.until });
     }
     // Somebody else has changed it: the next look sees how.
-    if (at === null) return now;
+    if (at === null) return now + changedMs;
     return nextInstant(at.schedule.timing, Math.max(now, at.schedule.decidedUntil), cronReader);
   }
 

@@ -117,6 +117,75 @@ describe.for(tours)("against $name", ({ open }) => {
 });
 
 describe.for(serverTours)("against $name", ({ open }) => {
+  it("schedules are made, listed, paused, run, foretold and deleted", async () => {
+    const { see } = await open();
+    await see(
+      ["schedule", "create", "bakery", "dawn", "bake", '{"loaves":1}', "--cron", "0 4 * * *"],
+      {
+        has: { name: "dawn", cron: "0 4 * * *", timeZone: "UTC", enabled: true },
+        shows: /dawn +bake +0 4 \* \* \* \(UTC\) +on/,
+      },
+    );
+    await see(["schedule", "create", "bakery", "dawn", "bake", "--every", "1h"], { code: 4 });
+    await see(["schedule", "create", "bakery", "odd", "bake", "--cron", "61 * * * *"], {
+      code: 2,
+      shows: "Invalid value for minute",
+    });
+    await see(["schedule", "list", "bakery"], {
+      has: { entries: [{ name: "dawn" }] },
+      shows: "dawn",
+    });
+    await see(["schedule", "next", "bakery", "dawn", "--count", "2"], {
+      shows: /T04:00:00\.000Z\s+\S+T04:00:00\.000Z/,
+    });
+    await see(["schedule", "pause", "bakery", "dawn"], {
+      has: { enabled: false, nextAt: null },
+      shows: "paused",
+    });
+    await see(["schedule", "resume", "bakery", "dawn"], { has: { enabled: true }, shows: " on " });
+    await see(["schedule", "run", "bakery", "dawn"], { shows: /^[0-9A-Z]{26}$/m });
+    await see(["job", "list", "--tag", "schedule:dawn"], { has: { count: 1 }, shows: "bake" });
+    await see(["schedule", "get", "bakery", "dawn"], {
+      has: { origin: "caller" },
+      shows: "caller",
+    });
+    await see(["schedule", "delete", "bakery", "dawn"], { asks: true, shows: "deleted" });
+    await see(["schedule", "get", "bakery", "dawn"], { code: 3 });
+  }, 60_000);
+
+  it("webhooks are made, listed, changed, tested, rotated and deleted", async () => {
+    const { see, ask } = await open();
+    await see(["webhook", "create", "bakery", "http://127.0.0.1:9/hook"], {
+      code: 2,
+      shows: "not a public address",
+    });
+    const made = await ask<{ readonly webhook: Created }>(
+      ...[
+        "webhook",
+        "create",
+        "bakery",
+        "https://bakery.invalid/hook",
+        "--event",
+        "completed,dead",
+      ],
+    );
+    const { id } = made.webhook;
+    const hook = ["bakery", id];
+    await see(["webhook", "list", "bakery"], { has: { entries: [{ id }] }, shows: id });
+    await see(["webhook", "get", ...hook], { has: { events: ["completed", "dead"] }, shows: id });
+    await see(["webhook", "set", ...hook, "--disable"], {
+      has: { enabled: false, disabled: { reason: "caller" } },
+      shows: "off (caller)",
+    });
+    await see(["webhook", "rotate-secret", ...hook, "--overlap", "1h"], { shows: /whsec_\S{20,}/ });
+    // Names that end in .invalid lead nowhere.
+    await see(["webhook", "test", ...hook], { code: 1, shows: "not delivered" });
+    await see(["webhook", "deliveries", ...hook], { has: { entries: [] } });
+    await see(["webhook", "redeliver", ...hook, "none-such"], { code: 3 });
+    await see(["webhook", "delete", ...hook], { asks: true, shows: "deleted" });
+    await see(["webhook", "get", ...hook], { code: 3 });
+  }, 60_000);
+
   it("queues are created, limited, paused, resumed, purged and deleted", async () => {
     const { see, ask } = await open();
     await see(["queue", "create", "bakery", "night", "--max-active", "2"], {

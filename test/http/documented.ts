@@ -55,7 +55,9 @@ export function operationOf(method: string, pathname: string): PlacedOperation |
     return (
       own === method.toLowerCase() &&
       parts.length === segments.length &&
-      parts.every((part, index) => part.startsWith("{") || part === segments[index])
+      parts.every((part, index) =>
+        part.startsWith("{") ? segments[index] !== "" : part === segments[index],
+      )
     );
   });
   return fitting.sort((one, other) => braces(one.path) - braces(other.path))[0];

@@ -92,11 +92,17 @@ describe("a schedule of a caller's", () => {
     expect((await test.service.schedules.get("once").orThrow()).nextAt).toBeNull();
   });
 
-  it("may be of a type that no contract names", async () => {
+  it("may be of a type that no contract names, which routes run", async () => {
     const test = await opened();
+    const ran: string[] = [];
+    test.service.route("mail:", ({ type }) => void ran.push(type));
     const spec = { type: "mail:new", payload: [1], everyMs: 60_000 };
     await test.service.schedules.create("mails", spec).orThrow();
+    await test.service.start();
     await test.clock.advance(60_000);
+    await test.clock.advance(10_000);
+    await test.drain();
+    expect(ran).toEqual(["mail:new"]);
     const { entries } = await test.service.reads.jobs({ type: "mail:new" }).orThrow();
     expect(entries).toMatchObject([{ queue: "mail-new", tags: ["schedule:mails"] }]);
   });

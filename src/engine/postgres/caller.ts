@@ -11,6 +11,7 @@ import type { SqlRow } from "../sql/statement.js";
 import type { AsyncTransaction, CallerTransaction } from "../transaction.js";
 import type { Database, Session } from "./driver.js";
 import { codeOf, isPassing } from "./faults.js";
+import { storable } from "./storable.js";
 
 /** Runs work in transactions that the caller began and will end. */
 export class Callers {
@@ -36,7 +37,7 @@ export class Callers {
   #session(tx: AsyncTransaction): Session {
     return {
       execute: async ({ sql, values, raw }) => {
-        const rows = await tx.execute(this.#database.textOf(sql), values);
+        const rows = await tx.execute(this.#database.textOf(sql), storable(values));
         return (raw ? rows.map((row) => Object.values(row)) : rows) as readonly SqlRow[];
       },
     };

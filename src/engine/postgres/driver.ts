@@ -10,6 +10,7 @@ import type { Address } from "./address.js";
 import { isConnectionLoss, storeError } from "./faults.js";
 import { migrate } from "./migrate.js";
 import { ServerClock } from "./server-clock.js";
+import { storable } from "./storable.js";
 import { StatementTexts } from "./text.js";
 
 /** How long to wait for a connection before the server counts as unreachable. */
@@ -249,7 +250,7 @@ export class Database {
     const { text, name } = this.#texts.of(sql);
     return {
       text,
-      values: values as unknown[],
+      values: storable(values) as unknown[],
       ...(raw ? { rowMode: "array" } : null),
       ...(planned && this.#isDirect ? { name } : null),
     };

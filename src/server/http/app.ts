@@ -311,7 +311,9 @@ function unmatched(path: string, method: string): Refused {
     const own = route.path.split("/");
     return (
       own.length === segments.length &&
-      own.every((part, index) => part.startsWith("{") || part === segments[index])
+      own.every((part, index) =>
+        part.startsWith("{") ? segments[index] !== "" : part === segments[index],
+      )
     );
   });
   if (allowed.length === 0) {

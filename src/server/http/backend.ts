@@ -3,6 +3,7 @@
  */
 import { type Client, createClient } from "../../client/client.js";
 import type { IdSource } from "../../client/ids.js";
+import type { WebhookSettings } from "../../client/runtime.js";
 import type { Telemetry } from "../../client/telemetry.js";
 import type { ActiveTrace } from "../../client/trace.js";
 import { UntypedJobs } from "../../client/untyped.js";
@@ -35,6 +36,8 @@ export interface Backend {
   readonly auth: AuthMode;
   /** Whether a queue may be called DEFAULT. */
   readonly allowsDefaultQueue: boolean;
+  /** Where webhooks may be sent to. */
+  readonly webhooks?: WebhookSettings;
   readonly services: Services;
   readonly tokens: Tokens;
   readonly hub: FeedHub;

@@ -75,7 +75,7 @@ export class Keepers {
   }
 
   #runtime(service: string): Runtime {
-    const { engine, clock, ids, logger, instance } = this.#backend;
-    return { engine, clock, ids, logger, instance, service };
+    const { engine, clock, ids, logger, instance, webhooks } = this.#backend;
+    return { engine, clock, ids, logger, instance, service, ...(webhooks && { webhooks }) };
   }
 }

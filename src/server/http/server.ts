@@ -5,6 +5,7 @@
 import { hostname } from "node:os";
 import { createIds, type IdSource, systemIds } from "../../client/ids.js";
 import { openTelemetry } from "../../client/open-telemetry/open.js";
+import type { WebhookSettings } from "../../client/runtime.js";
 import { Signing, type SigningOptions } from "../../client/signing.js";
 import { openTelemetryTrace } from "../../client/trace.js";
 import { type Clock, systemClock } from "../../engine/clock.js";
@@ -35,6 +36,8 @@ export interface BackendOptions {
   readonly logger?: Logger;
   /** The name of this process among those that serve; made from host and process by default. */
   readonly instance?: string;
+  /** Where webhooks may be sent to: public addresses only by default. */
+  readonly webhooks?: WebhookSettings;
   /** Allows a queue to be called DEFAULT. */
   readonly allowCreateDefault?: boolean;
   /** The keys whose signatures count. The server signs nothing itself; callers send signatures along. */
@@ -160,10 +163,12 @@ async function openBackend(options: BackendOptions, auth: AuthMode): Promise<Ope
     const activeTrace = await openTelemetryTrace();
     const version = packageVersion();
     const telemetry = await openTelemetry({ clock, instance, version });
+    const { webhooks } = options;
     const parts = {
       ...{ engine, clock, ids, logger, instance },
       ...(telemetry && { telemetry }),
       ...(signing && { signing }),
+      ...(webhooks && { webhooks }),
     };
     const backend: Backend = {
       ...parts,

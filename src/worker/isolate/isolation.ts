@@ -83,7 +83,11 @@ export class Isolation {
     this.#pools.push(pool);
     return async (job, prepared) => {
       const ready = await pool.take(job.signal);
-      return ready.run({ job, prepared, graceMs: this.#graceMs });
+      try {
+        return await ready.run({ job, prepared, graceMs: this.#graceMs });
+      } finally {
+        ready.discard();
+      }
     };
   }
 

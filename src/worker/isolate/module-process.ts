@@ -2,19 +2,16 @@
  * The worker's side of a process that runs a handler's module: it waits, ready, for the one job that it will run.
  */
 import { fileURLToPath } from "node:url";
-import { InvalidResult } from "../../client/errors.js";
 import type { IsolateSettings } from "../../contract/isolate.js";
 import type { Json } from "../../core/json.js";
 import { JobAborted } from "../abort.js";
 import type { ActiveJob } from "../active-job.js";
-import { skip, snooze, terminate } from "../outcome.js";
 import { type Ending, endingSentence } from "./ending.js";
 import { HandlerNotLoaded } from "./errors.js";
+import { errorOf, jobData, outcomeOf, understood } from "./messages.js";
 import {
   type CallName,
-  callNames,
   type FromProcess,
-  type JobData,
   Lines,
   type Thrown,
   type ToProcess,
@@ -170,8 +167,14 @@ export class ModuleProcess {
           case "ready":
           case "unloadable":
             return;
-          default:
+          case "returned":
+          case "threw":
+          case "terminate":
+          case "skip":
+          case "snooze":
+          case "unfit":
             resolve(message);
+            return;
         }
       };
     });
@@ -229,73 +232,6 @@ const calls: {
   heartbeat: (job) => job.heartbeat(),
   loadDependencies: (job) => job.loadDependencies(),
 };
-
-/** The messages that a process may send, each with what it must hold. */
-const shapes: {
-  readonly [Say in FromProcess["say"]]: (message: Record<string, unknown>) => boolean;
-} = {
-  ready: () => true,
-  returned: () => true,
-  unloadable: ({ error }) => isThrown(error),
-  crashed: ({ error }) => isThrown(error),
-  threw: ({ error }) => isThrown(error),
-  terminate: ({ message }) => typeof message === "string",
-  skip: ({ message }) => typeof message === "string",
-  unfit: ({ message }) => typeof message === "string",
-  snooze: ({ delayMs }) => typeof delayMs === "number",
-  call: ({ call, name, parameters }) =>
-    typeof call === "number" && callNames.includes(name as CallName) && Array.isArray(parameters),
-};
-
-/** A handler can write to the channel, too, so that nothing that comes over it is believed unseen. */
-function understood(line: string): FromProcess | null {
-  try {
-    const message: unknown = JSON.parse(line);
-    if (typeof message !== "object" || message === null || !("say" in message)) return null;
-    const say = String(message.say);
-    const isGood = Object.hasOwn(shapes, say) && shapes[say as FromProcess["say"]]({ ...message });
-    return isGood ? (message as FromProcess) : null;
-  } catch {
-    return null;
-  }
-}
-
-function isThrown(value: unknown): boolean {
-  return typeof value === "object" && value !== null && "message" in value;
-}
-
-function jobData(job: ActiveJob<unknown>, prepared: Json | undefined): JobData {
-  const { id, type, context, tries, maxTries, run, isRedelivery, tags, blockers, deadline } = job;
-  // What crosses to the process becomes JSON on the way.
-  const payload = job.payload as Json;
-  return {
-    ...{ id, type, payload, context, tries, maxTries, run, isRedelivery, tags, blockers },
-    ...(prepared === undefined ? null : { prepared }),
-    ...(deadline === undefined ? null : { deadline }),
-  };
-}
-
-function outcomeOf(verdict: Verdict, type: string): unknown {
-  switch (verdict.say) {
-    case "returned":
-      return verdict.value;
-    case "terminate":
-      return terminate(verdict.message);
-    case "skip":
-      return skip(verdict.message);
-    case "snooze":
-      return snooze(verdict.delayMs, verdict.reason);
-    case "unfit":
-      throw new InvalidResult({ type, message: verdict.message });
-    case "threw":
-      throw errorOf(verdict.error);
-  }
-}
-
-/** The error of a handler as its worker throws it, with the stack that it had. */
-function errorOf({ message, ...rest }: Thrown): Error {
-  return Object.assign(new Error(String(message)), rest);
-}
 
 function abortReason({ reason }: AbortSignal): JobAborted["reason"] {
   return JobAborted.is(reason) ? reason.reason : "error";

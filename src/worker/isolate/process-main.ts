@@ -5,7 +5,14 @@
 import { Socket } from "node:net";
 import type { IsolatedJob } from "./isolated-job.js";
 import { ProcessChannel } from "./process-job.js";
-import { channelDescriptor, type JobData, Lines, type Thrown, type ToProcess } from "./protocol.js";
+import {
+  channelDescriptor,
+  folderVariable,
+  type JobData,
+  Lines,
+  type Thrown,
+  type ToProcess,
+} from "./protocol.js";
 
 type ModuleHandler = (job: IsolatedJob<unknown>) => unknown;
 
@@ -26,7 +33,7 @@ process.on("uncaughtExceptionMonitor", (error) => {
   channel.send({ say: "crashed", error: thrown(error) });
 });
 // Until here the folder was the worker's, in which Node finds what it preloads.
-process.chdir(process.env.TMPDIR ?? ".");
+process.chdir(process.env[folderVariable] ?? ".");
 void load(process.argv[2] ?? "");
 
 async function load(url: string): Promise<void> {

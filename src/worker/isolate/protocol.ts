@@ -10,6 +10,9 @@ import type { BlockerOutcome } from "../blockers.js";
 /** The file descriptor of the socket in the process. */
 export const channelDescriptor = 3;
 
+/** The variable that names the folder of a try to every process of the try, and so tells which try a process is of. */
+export const folderVariable = "MILLRACE_TRY_FOLDER";
+
 /** The longest line that a process may send: the largest result, with room for what JSON adds to it. */
 export const lineLengthMax = 1024 * 1024;
 

@@ -12,7 +12,7 @@ import type { Clock } from "../../engine/clock.js";
 import type { Logger } from "../../engine/logger.js";
 import type { Cause, Ending } from "./ending.js";
 import { Output } from "./output.js";
-import { channelDescriptor } from "./protocol.js";
+import { channelDescriptor, folderVariable } from "./protocol.js";
 import type { Warden } from "./warden.js";
 
 /** How long the pipes of a process that has ended may stay open in hands that cannot be reached. */
@@ -211,6 +211,7 @@ function limitScript({ cpuSeconds }: IsolateSettings): string {
 
 function environment(settings: IsolateSettings, folder: string): Record<string, string> {
   const seen: Record<string, string> = { HOME: folder, TMPDIR: folder };
+  seen[folderVariable] = folder;
   for (const name of [...commonEnvironment, ...settings.environment]) {
     const value = process.env[name];
     if (value !== undefined) seen[name] = value;

@@ -1,15 +1,19 @@
 /**
  * The warden: a small process beside a worker that outlives it for a moment. It ends the process groups that the worker
- * leaves behind, removes their folders, and ends a group that holds more memory than it may, even while the worker is busy.
+ * leaves behind and removes their folders, ends a group that holds more memory than it may, even while the worker is busy,
+ * and ends what has left its group and outlives its try.
  */
 import { readdirSync, readFileSync, rmSync } from "node:fs";
-import { Lines } from "./protocol.js";
+import { folderVariable, Lines } from "./protocol.js";
 import type { FromWarden, ToWarden } from "./warden-protocol.js";
 
-/** How often the memory of groups is looked at. */
+/** How often processes are looked at while there is a reason to. */
 const lookMs = 200;
 
 const bytesPerKb = 1024;
+
+/** Where a process's environment names its folder. */
+const variable = new RegExp(`(?:^|\0)${folderVariable}=([^\0]+)`);
 
 interface Group {
   readonly folder: string;
@@ -19,6 +23,9 @@ interface Group {
 }
 
 const groups = new Map<number, Group>();
+
+/** The folders of tries that have ended: a process that still has one in its environment has left its group. */
+const endedFolders = new Set<string | undefined>();
 let looking: NodeJS.Timeout | undefined;
 
 const lines = new Lines((line) => obey(JSON.parse(line) as ToWarden));
@@ -47,34 +54,59 @@ function obey(message: ToWarden): void {
     case "forget": {
       const answer: FromWarden = { group, overBytes: groups.get(group)?.overBytes ?? null };
       process.stdout.write(`${JSON.stringify(answer)}\n`);
+      const watched = groups.get(group);
+      if (watched !== undefined) endedFolders.add(watched.folder);
       groups.delete(group);
+      looking ??= setInterval(look, lookMs);
       return;
     }
   }
 }
 
-/** Adds up what every limited group holds, and ends those that hold too much. */
+/** Ends groups that hold too much, and what has left its group and outlived its try. */
 function look(): void {
-  const held = new Map<number, number>();
-  for (const [group, { memoryBytesMax, overBytes }] of groups) {
-    if (Number.isFinite(memoryBytesMax) && overBytes === null) held.set(group, 0);
-  }
-  if (held.size === 0) {
+  const held = limitedGroups();
+  if (held.size === 0 && endedFolders.size === 0) {
     clearInterval(looking);
     looking = undefined;
     return;
   }
-  for (const name of readdirSync("/proc")) {
-    const group = /^\d/.test(name) ? groupOf(name) : null;
+  for (const pid of processIds()) {
+    if (endedFolders.has(folderOf(pid))) end(Number(pid));
+    const group = held.size === 0 ? null : groupOf(pid);
     const sum = group === null ? undefined : held.get(group);
-    if (group !== null && sum !== undefined) held.set(group, sum + memoryOf(name));
+    if (group !== null && sum !== undefined) held.set(group, sum + memoryOf(pid));
   }
+  endedFolders.clear();
   for (const [group, bytes] of held) {
     const watched = groups.get(group);
     if (watched === undefined || bytes <= watched.memoryBytesMax) continue;
     watched.overBytes = bytes;
-    end(group);
+    end(-group);
   }
+}
+
+/** The groups whose memory counts, each with nothing so far. */
+function limitedGroups(): Map<number, number> {
+  const held = new Map<number, number>();
+  for (const [group, { memoryBytesMax, overBytes }] of groups) {
+    if (Number.isFinite(memoryBytesMax) && overBytes === null) held.set(group, 0);
+  }
+  return held;
+}
+
+/** Every process of the machine; none where the system does not tell. */
+function processIds(): readonly string[] {
+  try {
+    return readdirSync("/proc").filter((name) => /^\d+$/.test(name));
+  } catch {
+    return [];
+  }
+}
+
+/** The folder of the try that a process was started for, or nothing. */
+function folderOf(pid: string): string | undefined {
+  return variable.exec(read(`/proc/${pid}/environ`))?.[1];
 }
 
 /** The process group of a process: the third field after its name, which may hold anything. */
@@ -103,16 +135,21 @@ function read(path: string): string {
   }
 }
 
-function end(group: number): void {
+/** Ends a process or, with a negative number, a group. */
+function end(number: number): void {
   try {
-    process.kill(-group, "SIGKILL");
+    process.kill(number, "SIGKILL");
   } catch {
     // Nothing of it is left.
   }
 }
 
 function endAll(): void {
-  for (const group of groups.keys()) end(group);
+  for (const [group, { folder }] of groups) {
+    end(-group);
+    endedFolders.add(folder);
+  }
+  for (const pid of processIds()) if (endedFolders.has(folderOf(pid))) end(Number(pid));
   for (const { folder } of groups.values()) rmSync(folder, { recursive: true, force: true });
   process.exit(0);
 }

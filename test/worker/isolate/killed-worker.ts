@@ -4,15 +4,16 @@ import { z } from "zod";
 
 const [, , url = "", module = ""] = process.argv;
 const contract = defineService("doomed", {
-  act: defineJob({ payload: z.looseObject({ act: z.string() }), isolate: true, concurrency: 3 }),
+  act: defineJob({ payload: z.looseObject({ act: z.string() }), isolate: true, concurrency: 4 }),
 });
 const service = await connect(contract, { url });
 service.jobs.act.handle({ module: new URL(module), warm: 2 });
 await service.start();
-for (const act of ["loop", "ignore"]) await service.jobs.act.create({ act }).orThrow();
+const acts = ["loop", "ignore", "leaveAndStay"];
+for (const act of acts) await service.jobs.act.create({ act }).orThrow();
 let told = 0;
 for await (const { event } of service.engine.tail(null, new AbortController().signal)) {
   if (event.name !== "emitted") continue;
   console.log(JSON.stringify(event.data));
-  if (++told === 2) break;
+  if (++told === acts.length) break;
 }

@@ -75,13 +75,13 @@ it("takes too much time on the processor", async () => {
 });
 
 it("never returns", async () => {
-  const service = await workplace({ job: { timeoutMs: 500 }, graceMs: 50 });
+  const service = await workplace({ job: { timeoutMs: 2_000 }, graceMs: 50 });
   const ref = await service.jobs.act.create({ act: "loop" }).orThrow();
   const [pid = 0] = await pidsOf(service, ref);
   await ref.wait();
   const { state, error } = await ref.get().orThrow();
   expect(state).toBe("dead");
-  expect(error).toEqual({ message: "The try took longer than 500 ms.", reason: "timeout" });
+  expect(error).toEqual({ message: "The try took longer than 2000 ms.", reason: "timeout" });
   await gone(pid);
   await isUnharmed(service);
 });
@@ -101,6 +101,14 @@ it("leaves a process behind and exits", async () => {
   const service = await workplace();
   const job = await act(service, "lingerAndExit");
   expect(job.error?.message).toBe(`${who} ended with exit code 1.`);
+  await gone(pidIn(job.events));
+  await isUnharmed(service);
+});
+
+it("leaves a process behind that has left its group", async () => {
+  const service = await workplace();
+  const job = await act(service, "leave");
+  expect(job.state).toBe("completed");
   await gone(pidIn(job.events));
   await isUnharmed(service);
 });
