@@ -227,3 +227,35 @@ it("reads keys from text and files, and says what is wrong with one", async () =
   );
   await expect(open({})).rejects.toThrow("Give a private key");
 });
+
+it("signs what a schedule starts, and passes it over where the process has no key", async () => {
+  const beats = defineService(
+    "beats",
+    { beat: defineJob({ payload: z.object({}) }) },
+    { schedules: { often: { type: "beat", payload: {}, everyMs: 100 } } },
+  );
+  const open = async (signing: SigningOptions) => {
+    const service = await connect(beats, { url: "memory:", keeper, signing });
+    onTestFinished(() => service.stop());
+    return service;
+  };
+  const signer = await open({ sign: office.privateKey, verify: [office.publicKey] });
+  const beaten = new Promise<string>((resolve) => {
+    signer.jobs.beat.handle(({ id }) => resolve(id));
+  });
+  await signer.start();
+  const job = await signer
+    .ref(await beaten)
+    .get()
+    .orThrow();
+  expect(job.signature?.value).toMatch(/^[0-9a-f]{128}$/);
+  const reader = await open({ verify: [office.publicKey] });
+  await reader.start();
+  let skipped: unknown;
+  while (skipped === undefined) {
+    await new Promise((resolve) => setImmediate(resolve));
+    skipped = (await reader.schedules.get("often").orThrow()).lastSkipped?.reason;
+  }
+  expect(skipped).toBe("refused");
+  expect(await reader.reads.counts().orThrow()).toEqual([]);
+});

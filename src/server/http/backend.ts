@@ -4,6 +4,7 @@
 import { type Client, createClient } from "../../client/client.js";
 import type { IdSource } from "../../client/ids.js";
 import type { WebhookSettings } from "../../client/runtime.js";
+import type { Signing } from "../../client/signing.js";
 import type { Telemetry } from "../../client/telemetry.js";
 import type { ActiveTrace } from "../../client/trace.js";
 import { UntypedJobs } from "../../client/untyped.js";
@@ -38,6 +39,8 @@ export interface Backend {
   readonly allowsDefaultQueue: boolean;
   /** Where webhooks may be sent to. */
   readonly webhooks?: WebhookSettings;
+  /** The keys whose signatures count. */
+  readonly signing?: Signing;
   readonly services: Services;
   readonly tokens: Tokens;
   readonly hub: FeedHub;

@@ -75,7 +75,8 @@ export class Keepers {
   }
 
   #runtime(service: string): Runtime {
-    const { engine, clock, ids, logger, instance, webhooks } = this.#backend;
-    return { engine, clock, ids, logger, instance, service, ...(webhooks && { webhooks }) };
+    const { engine, clock, ids, logger, instance, webhooks, signing } = this.#backend;
+    const settings = { ...(webhooks && { webhooks }), ...(signing && { signing }) };
+    return { engine, clock, ids, logger, instance, service, ...settings };
   }
 }
