@@ -13,6 +13,7 @@ import { given as defined } from "./given.js";
 import { loggerOf } from "./logger.js";
 import type { Session } from "./session.js";
 import { type Given, isOn, numberValue, settingValue } from "./settings.js";
+import { signingOptions } from "./signing-options.js";
 import { storeFailure } from "./store-failure.js";
 
 /** Serves a store until it is told to stop. */
@@ -66,6 +67,7 @@ function serverOptions(given: Given): ServerOptions {
       rateLimit: numberValue(given, "rateLimit"),
       maxStreams: numberValue(given, "maxStreams"),
       instance: settingValue(given, "instance"),
+      signing: signingOptions(given, false),
     }),
   };
 }

@@ -12,6 +12,7 @@ import {
   yesOrNoProblem,
 } from "../../client/option-checks.js";
 import type { WebhookSettings } from "../../client/runtime.js";
+import type { SigningOptions } from "../../client/signing.js";
 import { networksProblem } from "../../client/webhooks/addresses.js";
 import { nameProblem } from "../../core/names.js";
 import type { Clock } from "../../engine/clock.js";
@@ -35,6 +36,8 @@ export interface BackendOptions {
   readonly webhooks?: WebhookSettings;
   /** Allows a queue to be called DEFAULT. */
   readonly allowCreateDefault?: boolean;
+  /** The keys whose signatures count. The server signs nothing itself; callers send signatures along. */
+  readonly signing?: Omit<SigningOptions, "sign" | "expiresMs">;
 }
 
 /** How a server is started. */
@@ -71,6 +74,7 @@ const backendChecks = {
   webhooks: (webhooks: unknown) =>
     optionsProblem("webhooks", webhooks, { allowAddresses: networksProblem })?.message ?? null,
   allowCreateDefault: yesOrNoProblem,
+  signing: (signing: unknown) => (isObject(signing) ? null : "It must be an object with verify."),
 };
 
 const serverChecks: { readonly [Name in keyof ServerOptions]-?: OptionChecks[string] } = {

@@ -5,6 +5,7 @@
 import { hostname } from "node:os";
 import { createIds, systemIds } from "../../client/ids.js";
 import { openTelemetry } from "../../client/open-telemetry/open.js";
+import { Signing } from "../../client/signing.js";
 import { openTelemetryTrace } from "../../client/trace.js";
 import { systemClock } from "../../engine/clock.js";
 import type { Engine } from "../../engine/engine.js";
@@ -123,6 +124,7 @@ interface OpenBackend {
 async function openBackend(options: BackendOptions, auth: AuthMode): Promise<OpenBackend> {
   const { clock = systemClock, logger = silentLogger, url = defaultUrl } = options;
   const ids = options.ids ?? (clock === systemClock ? systemIds : createIds(() => clock.now()));
+  const signing = options.signing && new Signing(options.signing);
   const engine = options.engine ?? (await openEngine(url, { clock, logger }));
   const close = async () => {
     if (options.engine === undefined) await engine.close();
@@ -138,6 +140,7 @@ async function openBackend(options: BackendOptions, auth: AuthMode): Promise<Ope
       ...{ engine, clock, ids, logger, instance },
       ...(telemetry && { telemetry }),
       ...(webhooks && { webhooks }),
+      ...(signing && { signing }),
     };
     const backend: Backend = {
       ...parts,
