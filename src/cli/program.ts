@@ -18,6 +18,7 @@ import { addRebuild } from "./commands/rebuild.js";
 import { addSchedule } from "./commands/schedule.js";
 import { addServer } from "./commands/server.js";
 import { addInfo, addService } from "./commands/service.js";
+import { addSigning } from "./commands/signing.js";
 import { addToken } from "./commands/token.js";
 import { addVerify } from "./commands/verify.js";
 import { addWebhook } from "./commands/webhook.js";
@@ -33,6 +34,7 @@ const adders = [
     addWebhook,
     addContract,
     addToken,
+    addSigning,
     addContext,
     addInfo,
     addNats,

@@ -6,12 +6,14 @@ import { InvalidOption } from "../client/errors.js";
 import type { Engine } from "../engine/engine.js";
 import type { Logger } from "../engine/logger.js";
 import { openEngine } from "../engine/open.js";
-import { type RunningServer, type ServerOptions, startServer } from "../server/http/server.js";
+import { type RunningServer, startServer } from "../server/http/server.js";
+import type { ServerOptions } from "../server/http/server-options.js";
 import { Failure } from "./failure.js";
 import { given as defined } from "./given.js";
 import { loggerOf } from "./logger.js";
 import type { Session } from "./session.js";
 import { type Given, isOn, numberValue, settingValue } from "./settings.js";
+import { signingOptions } from "./signing-options.js";
 import { storeFailure } from "./store-failure.js";
 
 /** Serves a store until it is told to stop. */
@@ -65,6 +67,7 @@ function serverOptions(given: Given): ServerOptions {
       rateLimit: numberValue(given, "rateLimit"),
       maxStreams: numberValue(given, "maxStreams"),
       instance: settingValue(given, "instance"),
+      signing: signingOptions(given, false),
     }),
   };
 }

@@ -6,6 +6,7 @@ import type { ConnectOptions } from "../service/connect.js";
 import { given as defined } from "./given.js";
 import type { Session } from "./session.js";
 import { numberValue, settingValue } from "./settings.js";
+import { signingOptions } from "./signing-options.js";
 
 /** The options of `connect`, but for the store. */
 export function workerOptions({ given }: Session, logger: Logger): ConnectOptions {
@@ -16,6 +17,7 @@ export function workerOptions({ given }: Session, logger: Logger): ConnectOption
       concurrency: numberValue(given, "concurrency"),
       graceMs: numberValue(given, "graceMs"),
       acceptMigration: settingValue(given, "acceptMigration"),
+      signing: signingOptions(given, true),
     }),
   };
 }

@@ -2,10 +2,14 @@
  * `millrace job create`, and what it shares with starting a chain.
  */
 import type { Command, Option } from "commander";
+import { systemIds } from "../../client/ids.js";
+import { signJob } from "../../client/signing.js";
+import type { Manifest } from "../../contract/manifest.js";
+import type { Json } from "../../core/json.js";
 import type { CreateAnswer } from "../answers.js";
-import { ask } from "../api.js";
+import { type Api, ask, path } from "../api.js";
 import { define, option, type Run } from "../define.js";
-import { Failure } from "../failure.js";
+import { Failure, messageOf } from "../failure.js";
 import type { Session } from "../session.js";
 import { durationMs, jsonInput, list, time, wholeNumber } from "../values.js";
 import { awaitEnd } from "../wait.js";
@@ -24,6 +28,7 @@ interface CreateOptions {
   readonly blockerChain?: readonly string[];
   readonly tag?: readonly string[];
   readonly requestId?: string;
+  readonly sign?: string;
   readonly wait?: boolean;
   readonly timeout?: number;
 }
@@ -46,6 +51,7 @@ const createOptions = (): readonly Option[] => [
   option("--blocker-chain <ids>", "wait for these chains first (repeatable)", list),
   option("--tag <tags>", "mark it (repeatable)", list),
   option("--request-id <id>", "the request that it belongs to"),
+  option("--sign <key>", "sign it with a private key: hexadecimal, or a file that holds it"),
   option("--wait", "follow it to its end and print its result"),
   option("--timeout <duration>", "how long --wait waits (default: for ever)", durationMs),
 ];
@@ -86,7 +92,8 @@ async function create(
     throw new Failure("usage", "--timeout says how long --wait waits; give both.");
   const payload = await jsonInput("payload", given);
   const api = await session.api();
-  const body = { service, type, payload, ...bodyOf(options) };
+  const wish = { service, type, payload, ...bodyOf(options) };
+  const body = options.sign === undefined ? wish : await signed(api, wish, options.sign);
   const created = await ask<CreateAnswer>(api, "POST", route, { body, signal: session.signal });
   if (options.wait) {
     session.output.note(`${created.id} ${created.outcome}`);
@@ -98,7 +105,43 @@ async function create(
     session.output.note(outcomeText(created));
 }
 
-function bodyOf(options: CreateOptions): object {
+/** Signs a create, with an id of its own if it has none. */
+async function signed(api: Api, wish: Wish, key: string): Promise<object> {
+  const { service, type, payload, id = systemIds.jobId() } = wish;
+  const typeVersion = wish.version ?? (await currentVersion(api, service, type));
+  const createdAt = Date.now();
+  try {
+    const job = { service, type, typeVersion, id, payload: payload as Json };
+    const { value } = signJob(key, job, { createdAt });
+    const signature = { createdAt: new Date(createdAt).toISOString(), value };
+    return { ...wish, id, version: typeVersion, signature };
+  } catch (error) {
+    throw new Failure("usage", messageOf(error));
+  }
+}
+
+interface Wish {
+  readonly service: string;
+  readonly type: string;
+  readonly payload: unknown;
+  readonly id?: string | undefined;
+  readonly version?: number | undefined;
+}
+
+/** The version that a create without one makes: the accepted contract's highest, or 1. */
+async function currentVersion(api: Api, service: string, type: string): Promise<number> {
+  const none = (error: unknown) => {
+    if (error instanceof Failure && error.exit === "notFound") return null;
+    throw error;
+  };
+  const found = await ask<{ manifest: Manifest }>(api, "GET", path`/v1/contracts/${service}`).catch(
+    none,
+  );
+  const jobs = found?.manifest.jobs.filter((job) => job.type === type) ?? [];
+  return Math.max(1, ...jobs.map(({ version }) => version));
+}
+
+function bodyOf(options: CreateOptions): Pick<Wish, "id" | "version"> {
   const { typeVersion: version, delay: delayMs, tag: tags, requestId } = options;
   const { id, queue, priority, runAt, deadline, maxTries, idempotencyKey } = options;
   const blockers = [
