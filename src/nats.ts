@@ -1,5 +1,6 @@
 /**
- * `millrace/nats`: the admin calls over NATS, served and made, and what users of a deployment have to be allowed.
+ * `millrace/nats`: the admin calls over NATS, served and made, what users of a deployment have to be allowed, and
+ * handlers that are asked over NATS.
  *
  * @packageDocumentation
  */
@@ -48,3 +49,13 @@ export type {
   ServiceWire,
   WorkerWire,
 } from "./server/wire.js";
+
+// Remote handlers: whoever answers a request carries out the job.
+
+export { type RemoteFailureCode, RemoteHandlerFailed } from "./server/remote/errors.js";
+export {
+  type RemoteHandlers,
+  type RemoteHandlersOptions,
+  remoteHandlers,
+} from "./server/remote/remote-handlers.js";
+export type { RemoteJob } from "./server/remote/wire.js";

@@ -7,11 +7,5 @@
 export type { AuthMode } from "./server/http/backend.js";
 export type { Caller, Capability } from "./server/http/caller.js";
 export type { ListenOptions } from "./server/http/listener.js";
-export {
-  type BackendOptions,
-  type OpenApp,
-  openApp,
-  type RunningServer,
-  type ServerOptions,
-  startServer,
-} from "./server/http/server.js";
+export { type OpenApp, openApp, type RunningServer, startServer } from "./server/http/server.js";
+export type { AppOptions, BackendOptions, ServerOptions } from "./server/http/server-options.js";

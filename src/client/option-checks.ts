@@ -128,3 +128,11 @@ export function cursorProblem(value: unknown): string | null {
     typeof value === "string" && /^\d{1,16}$/.test(value) && Number.isSafeInteger(Number(value));
   return good ? null : "It must be a cursor as an earlier answer gave it.";
 }
+
+/** Takes objects that have some functions. */
+export function membersProblem(...names: readonly string[]): OptionCheck {
+  return (value) =>
+    isObject(value) && names.every((name) => typeof value[name] === "function")
+      ? null
+      : `It must be an object with the functions ${names.join(", ")}.`;
+}

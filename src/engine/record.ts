@@ -62,9 +62,9 @@ export const recordId = {
   tokens: "token/",
   request: (caller: string, key: string) => `request/${caller}/${key}`,
   schedule: (service: string, name: string) => `schedule/${service}/${name}`,
-  schedules: (service: string) => `schedule/${service}/`,
+  schedules: (service?: string) => (service === undefined ? "schedule/" : `schedule/${service}/`),
   webhook: (service: string, id: string) => `webhook/${service}/${id}`,
-  webhooks: (service: string) => `webhook/${service}/`,
+  webhooks: (service?: string) => (service === undefined ? "webhook/" : `webhook/${service}/`),
   /** How far a reader of the feed has come. */
   cursor: (service: string, name: string) => `cursor/${service}/${name}`,
 } as const;

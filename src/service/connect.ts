@@ -9,6 +9,7 @@ import { openTelemetry } from "../client/open-telemetry/open.js";
 import {
   isObject,
   kindOf,
+  membersProblem,
   type OptionCheck,
   optionsProblem,
   stringProblem,
@@ -176,13 +177,6 @@ export function checkContract(contract: unknown): void {
 function outboxNotNeeded(url: string): InvalidOption {
   const message = `The store ${url} takes part in your transactions itself; leave outbox out.`;
   return new InvalidOption({ field: "outbox", message });
-}
-
-function membersProblem(...names: readonly string[]): OptionCheck {
-  return (value) =>
-    isObject(value) && names.every((name) => typeof value[name] === "function")
-      ? null
-      : `It must be an object with the functions ${names.join(", ")}.`;
 }
 
 /** How much of the host's name goes into an instance's name, which has 64 characters at most. */

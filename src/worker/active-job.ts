@@ -67,6 +67,10 @@ export interface ActiveJob<
 > {
   readonly id: string;
   readonly type: string;
+  /** The queue that it lined up in. */
+  readonly queue: string;
+  /** When the job was created, in milliseconds since 1970. */
+  readonly createdAt: number;
   /** The payload as the job type's schema gives it. */
   readonly payload: Payload;
   /** Request and trace ids, for logs, calls and jobs that follow from this one. */
@@ -89,6 +93,11 @@ export interface ActiveJob<
   readonly loadDependencies: () => Promise<readonly BlockerOutcome[]>;
   /** When the job expires, in milliseconds since 1970. */
   readonly deadline: number | undefined;
+  /**
+   * How long the try may still take when this is read, until its timeout or the job's deadline. For those who pass
+   * the limit on; everybody else listens to `signal`.
+   */
+  readonly remainingMs: number;
   /** Records how far the handler has come. */
   readonly progress: (progress: Progress) => Promise<void>;
   /** Records a line in the job's history; `"info"` by default. */

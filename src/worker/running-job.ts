@@ -67,6 +67,14 @@ export class RunningJob implements ActiveJob<unknown> {
     return this.#hold.job.type;
   }
 
+  get queue(): string {
+    return this.#hold.job.queue;
+  }
+
+  get createdAt(): number {
+    return this.#hold.job.createdAt;
+  }
+
   get context(): JobContext {
     return this.#hold.job.context;
   }
@@ -105,6 +113,11 @@ export class RunningJob implements ActiveJob<unknown> {
 
   get deadline(): number | undefined {
     return this.#hold.job.deadline;
+  }
+
+  get remainingMs(): number {
+    const { timeoutAt, deadlineAt } = this.#hold;
+    return Math.max(0, Math.min(timeoutAt, deadlineAt) - this.#runtime.clock.monotonic());
   }
 
   get progress(): (progress: Progress) => Promise<void> {

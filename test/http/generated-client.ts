@@ -1,6 +1,6 @@
-// A program that uses a client generated from the OpenAPI document; the test writes both into a folder of their own.
-// @ts-nocheck: here, without the generated file; the test compiles it beside it.
-import { Api } from "./client.js";
+// A program that uses a client generated from the OpenAPI document. It is text, because the client is made by the test,
+// which compiles and runs both in a folder of their own.
+export const program = `import { Api } from "./client.js";
 
 const client = new Api({ baseUrl: process.argv[2] ?? "" });
 const { v1 } = client;
@@ -27,3 +27,4 @@ const { result } = job.data;
 console.log(
   JSON.stringify({ outcome, states, claimed: claimed.data.jobs.length, result, refusal }),
 );
+`;

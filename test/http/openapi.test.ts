@@ -1,6 +1,6 @@
 // The OpenAPI document: it is valid, it says what routes need, and a client that is generated from it works.
 import { execFile } from "node:child_process";
-import { mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -12,6 +12,7 @@ import { refusalCodes } from "#millrace/server/http/refusal.js";
 import { routes } from "#millrace/server/http/routes/all.js";
 import { openServer } from "./api.js";
 import { apiDocument, operations } from "./documented.js";
+import { program } from "./generated-client.js";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const run = promisify(execFile);
@@ -19,7 +20,7 @@ const run = promisify(execFile);
 describe("the document", () => {
   it("is valid OpenAPI 3.1", async () => {
     const validator = new Validator();
-    const { valid, errors } = await validator.validate(structuredClone(apiDocument));
+    const { valid, errors } = await validator.validate({ ...structuredClone(apiDocument) });
     expect(errors).toBeUndefined();
     expect([valid, validator.version]).toEqual([true, "3.1"]);
   });
@@ -59,8 +60,7 @@ describe("a generated client", () => {
       ...{ output: folder, fileName: "client.ts", spec, silent: true },
       ...{ httpClientType: "fetch", extractEnums: false },
     });
-    const program = await readFile(new URL("generated-client.ts", import.meta.url), "utf8");
-    await writeFile(join(folder, "program.ts"), program.replace("// @ts-nocheck", "//"));
+    await writeFile(join(folder, "program.ts"), program);
     await writeFile(join(folder, "package.json"), '{"type":"module"}');
     await symlink(join(root, "node_modules"), join(folder, "node_modules"));
     const checks = ["--noEmit", "--strict", "--skipLibCheck", "--target", "es2022"];

@@ -21,12 +21,13 @@ const engines: { readonly [name: string]: () => Promise<string> } = {
 const patienceMs = 20_000;
 const pauseMs = 50;
 
+/** The longest time that a process stands still: several times as long as its lead lasts. */
+const stoppedMs = 4_000;
+
 class Fleet {
   readonly #url: string;
   readonly #observer: Service;
   readonly children = new Map<string, Child>();
-  /** What the handlers said: the job and its try. */
-  readonly ran: string[] = [];
 
   constructor(url: string, observer: Service) {
     this.#url = url;
@@ -39,30 +40,36 @@ class Fleet {
     await child.said("ready");
   }
 
-  /** The process that fires, once there is one other than these. */
-  async leader(others: readonly string[] = []): Promise<string> {
+  /** The process that fires, once there is one other than these; `null` if there is none for so long. */
+  leader(others: readonly string[] = [], forMs = patienceMs): Promise<string | null> {
     return this.until(async () => {
       const [record] = await this.#observer.engine.records([recordId.keeper("beats")]);
       const { instance } = (record?.body ?? {}) as { instance?: string };
       return instance !== undefined && !others.includes(instance) ? instance : null;
-    });
+    }, forMs);
   }
 
-  /** Waits until both schedules have fired an instant after a time. */
-  async firedAfter(time: number): Promise<void> {
-    await this.until(async () => {
+  /** Waits until both schedules have fired an instant after a time, for so long. */
+  firedAfter(time: number, forMs = patienceMs): Promise<true | null> {
+    return this.until(async () => {
       const schedules = await this.#observer.schedules.list().orThrow();
       return schedules.every(({ lastFired }) => (lastFired?.at ?? 0) > time) ? true : null;
-    });
+    }, forMs);
   }
 
-  async until<Value>(look: () => Promise<Value | null>): Promise<Value> {
-    for (let waitedMs = 0; waitedMs < patienceMs; waitedMs += pauseMs) {
+  async until<Value>(look: () => Promise<Value | null>, forMs: number): Promise<Value | null> {
+    for (let waitedMs = 0; waitedMs < forMs; waitedMs += pauseMs) {
       const value = await look();
       if (value !== null) return value;
       await pass(pauseMs);
     }
-    throw new Error("Nothing happened.");
+    return null;
+  }
+
+  kill(instance: string | null, signal: NodeJS.Signals): void {
+    const child = this.children.get(instance ?? "");
+    if (child === undefined) throw new Error("Nobody leads.");
+    child.child.kill(signal);
   }
 
   /** Ends every process as a person would, and gives what their handlers said. */
@@ -83,17 +90,19 @@ describe.each(Object.keys(engines))("on %s", (name) => {
     const fleet = new Fleet(url, observer as unknown as Service);
     await Promise.all(["p1", "p2", "p3"].map((instance) => fleet.start(instance)));
 
-    const killed = await fleet.leader();
-    await fleet.firedAfter(observer.engine.now());
-    fleet.children.get(killed)?.child.kill("SIGKILL");
-    const stopped = await fleet.leader([killed]);
-    await fleet.firedAfter(observer.engine.now());
+    const fires = async (after: number) => expect(await fleet.firedAfter(after)).toBe(true);
+    const killed = (await fleet.leader()) ?? "";
+    await fires(observer.engine.now());
+    fleet.kill(killed, "SIGKILL");
+    const stopped = (await fleet.leader([killed])) ?? "";
+    await fires(observer.engine.now());
 
-    fleet.children.get(stopped)?.child.kill("SIGSTOP");
-    await fleet.leader([killed, stopped]);
-    await fleet.firedAfter(observer.engine.now());
-    fleet.children.get(stopped)?.child.kill("SIGCONT");
-    await fleet.firedAfter(observer.engine.now() + 5 * everyMs);
+    fleet.kill(stopped, "SIGSTOP");
+    // A process that stands still in the middle of a transaction holds up a file for everybody, until it goes on.
+    await fleet.leader([killed, stopped], stoppedMs);
+    await fleet.firedAfter(observer.engine.now(), stoppedMs);
+    fleet.kill(stopped, "SIGCONT");
+    await fires(observer.engine.now() + 5 * everyMs);
     const ran = await fleet.stop();
 
     for (const { name, createdAt, lastFired, lastSkipped } of await observer.schedules

@@ -16,7 +16,7 @@ export function addDev(program: Command, run: Run): void {
       "millrace dev ./worker.ts --bind 127.0.0.1:0 --until-done",
     ],
     options: [
-      option("--until-done", "stop when the module's sample is over and every job has ended"),
+      option("--until-done", "stop when the sample is over and every job of the service has ended"),
       option("--sample <name=value>", "an option of the module's sample (repeatable)", pairs),
     ],
     settings: "dev",

@@ -57,7 +57,7 @@ function headersOf(event: JobEvent, start?: StartFacts): Record<string, string> 
 }
 
 /** A header is one line of printable characters. */
-function headerText(text: string): string {
+export function headerText(text: string): string {
   return text.replace(/[^\x20-\x7e]/g, "?");
 }
 

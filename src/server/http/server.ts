@@ -3,60 +3,32 @@
  * same without a socket, for programs that ask the API in their own process.
  */
 import { hostname } from "node:os";
-import { createIds, type IdSource, systemIds } from "../../client/ids.js";
+import { createIds, systemIds } from "../../client/ids.js";
 import { openTelemetry } from "../../client/open-telemetry/open.js";
-import type { WebhookSettings } from "../../client/runtime.js";
-import { Signing, type SigningOptions } from "../../client/signing.js";
+import { Signing } from "../../client/signing.js";
 import { openTelemetryTrace } from "../../client/trace.js";
-import { type Clock, systemClock } from "../../engine/clock.js";
+import { systemClock } from "../../engine/clock.js";
 import type { Engine } from "../../engine/engine.js";
-import { type Logger, silentLogger } from "../../engine/logger.js";
+import { silentLogger } from "../../engine/logger.js";
 import { defaultUrl, openEngine } from "../../engine/open.js";
 import { packageVersion } from "../../service/package-version.js";
 import { Metrics } from "../metrics/metrics.js";
 import { createApp } from "./app.js";
 import { type AuthMode, type Backend, Services } from "./backend.js";
-import type { Caller } from "./caller.js";
 import { FeedHub } from "./feed-hub.js";
 import { OriginGuard } from "./guard.js";
 import { Keepers } from "./keepers.js";
 import { Limits } from "./limits.js";
-import { bindingOf, type Listener, type ListenOptions, listen } from "./listener.js";
+import { bindingOf, type Listener, listen } from "./listener.js";
+import {
+  type AppOptions,
+  type BackendOptions,
+  checkAppOptions,
+  checkServerOptions,
+  type ServerOptions,
+} from "./server-options.js";
 import { Tokens } from "./tokens.js";
 import { WorkPresence } from "./work-presence.js";
-
-/** What the API works with. */
-export interface BackendOptions {
-  /** The store; `file:millrace.db` by default. */
-  readonly url?: string;
-  /** An engine that is open already, in place of a URL. Whoever opened it closes it. */
-  readonly engine?: Engine;
-  readonly clock?: Clock;
-  readonly ids?: IdSource;
-  readonly logger?: Logger;
-  /** The name of this process among those that serve; made from host and process by default. */
-  readonly instance?: string;
-  /** Where webhooks may be sent to: public addresses only by default. */
-  readonly webhooks?: WebhookSettings;
-  /** Allows a queue to be called DEFAULT. */
-  readonly allowCreateDefault?: boolean;
-  /** The keys whose signatures count. The server signs nothing itself; callers send signatures along. */
-  readonly signing?: Omit<SigningOptions, "sign" | "expiresMs">;
-}
-
-/** How a server is started. */
-export interface ServerOptions extends BackendOptions, ListenOptions {
-  /** How large a request's body may be; 512 KiB by default, 8 MiB for bulk requests. */
-  readonly maxBodyBytes?: number;
-  /** Requests per second of one token or address; 1,000 by default where tokens are needed, else no limit. */
-  readonly rateLimit?: number;
-  /** How many streams may be open at once; 200 by default. */
-  readonly maxStreams?: number;
-  /** Further values of the Host header that are served without a token. */
-  readonly allowedHosts?: readonly string[];
-  /** Whether the server tends the services that it knows; true by default. */
-  readonly keeper?: boolean;
-}
 
 /** A server that was started. */
 export interface RunningServer {
@@ -81,6 +53,7 @@ const defaultStreamsMax = 200;
 
 /** Starts a server. Options that cannot work throw `InvalidOption`, a store that cannot be used its own error. */
 export async function startServer(options: ServerOptions = {}): Promise<RunningServer> {
+  checkServerOptions(options);
   const binding = bindingOf(options);
   const { auth } = binding;
   const { backend, close } = await openBackend(options, auth);
@@ -128,9 +101,8 @@ export async function startServer(options: ServerOptions = {}): Promise<RunningS
 }
 
 /** Opens the API without a socket, for one caller who may do everything. */
-export async function openApp(
-  options: BackendOptions & { readonly caller: Caller },
-): Promise<OpenApp> {
+export async function openApp(options: AppOptions): Promise<OpenApp> {
+  checkAppOptions(options);
   const { backend, close } = await openBackend(options, "none");
   const limits = new Limits({ requestsPerSecond: 0, streamsMax: defaultStreamsMax });
   const { fetch } = createApp({ backend, limits, caller: options.caller });
@@ -167,8 +139,8 @@ async function openBackend(options: BackendOptions, auth: AuthMode): Promise<Ope
     const parts = {
       ...{ engine, clock, ids, logger, instance },
       ...(telemetry && { telemetry }),
-      ...(signing && { signing }),
       ...(webhooks && { webhooks }),
+      ...(signing && { signing }),
     };
     const backend: Backend = {
       ...parts,

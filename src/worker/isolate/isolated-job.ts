@@ -12,7 +12,7 @@ import type { BlockerOutcome } from "../blockers.js";
 export interface IsolatedJob<Payload>
   extends Omit<
     ActiveJob<Payload, never, never, { readonly [name: string]: BlockerOutcome }>,
-    "prepare" | "complete" | "key"
+    "prepare" | "complete" | "key" | "remainingMs"
   > {
   /** What the `prepare` of the type's handler gave in the worker. */
   readonly prepared: Json | undefined;

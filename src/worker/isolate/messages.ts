@@ -51,11 +51,13 @@ function isThrown(value: unknown): boolean {
 
 /** The job as its process gets it. */
 export function jobData(job: ActiveJob<unknown>, prepared: Json | undefined): JobData {
-  const { id, type, context, tries, maxTries, run, isRedelivery, tags, blockers, deadline } = job;
+  const { id, type, queue, createdAt, context, tries, maxTries, run, isRedelivery } = job;
+  const { tags, blockers, deadline } = job;
   // What crosses to the process becomes JSON on the way.
   const payload = job.payload as Json;
   return {
-    ...{ id, type, payload, context, tries, maxTries, run, isRedelivery, tags, blockers },
+    ...{ id, type, queue, createdAt, payload, context, tries, maxTries, run, isRedelivery },
+    ...{ tags, blockers },
     ...(prepared === undefined ? null : { prepared }),
     ...(deadline === undefined ? null : { deadline }),
   };

@@ -20,6 +20,8 @@ export const lineLengthMax = 1024 * 1024;
 export interface JobData {
   readonly id: string;
   readonly type: string;
+  readonly queue: string;
+  readonly createdAt: number;
   readonly payload: Json;
   readonly prepared?: Json;
   readonly context: JobContext;

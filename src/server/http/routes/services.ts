@@ -16,6 +16,7 @@ const group = "Services";
 
 /** How many contracts are looked through for services without jobs. */
 const contractsMax = 1_000;
+const recordsMax = 10_000;
 
 /** The routes of services and workers. */
 export const serviceRoutes: readonly Route[] = [
@@ -63,16 +64,17 @@ export const serviceRoutes: readonly Route[] = [
   }),
 ];
 
-/** The names of all services that have jobs, workers or a contract. */
+/** The names of all services that have jobs, workers, a contract, schedules or webhooks. */
 export async function serviceNames({
   engine,
 }: Pick<Backend, "engine">): Promise<readonly string[]> {
-  const [counts, workers, contracts] = await Promise.all([
+  const prefixes = [recordId.contracts, recordId.schedules(), recordId.webhooks()];
+  const [counts, workers, ...records] = await Promise.all([
     engine.query("counts", {}),
     workerRows(engine),
-    engine.query("records", { prefix: recordId.contracts, limit: contractsMax }),
+    ...prefixes.map((prefix) => engine.query("records", { prefix, limit: recordsMax })),
   ]);
-  const named = contracts.map(({ id }) => id.slice(recordId.contracts.length));
+  const named = records.flat().map(({ id }) => id.split("/")[1] ?? "");
   return [...new Set([...counts, ...workers].map(({ service }) => service).concat(named))].sort();
 }
 
