@@ -10,7 +10,7 @@ import type { Runtime } from "./runtime.js";
 import { DecryptionFailed, openJob } from "./vault.js";
 
 /** How long a hook may take before it is recorded as failed and no longer waited for. */
-export const hookTimeoutMs = 60_000;
+const hookTimeoutMs = 60_000;
 
 /** Calls a hook of a job, if there is one. Never rejects. */
 export async function callHook(

@@ -16,8 +16,8 @@ export interface Sealed {
 }
 
 /** What stands in place of a secret, and of what is encrypted. */
-export const redactedText = "[redacted]";
-export const encryptedText = "[encrypted]";
+const redactedText = "[redacted]";
+const encryptedText = "[encrypted]";
 
 /** Whether a stored value is encrypted. */
 export function isSealed(value: unknown): value is Sealed & Json {

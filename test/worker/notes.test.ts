@@ -189,7 +189,7 @@ it("shows the handler its job and its hold on the key", async () => {
     keyed: (job) => {
       const { type, tries, maxTries, run, isRedelivery, tags, key, context } = job;
       seen.push({ id: job.id, type, tries, maxTries, run, isRedelivery, tags, key });
-      seen.push(job.deadline, context.traceId.length);
+      seen.push(job.deadline, context.traceId.length, job.queue, job.createdAt);
     },
   });
   const key = { key: "tickets/acme", leaseUntil: workshop.clock.now() + 30_000, isFresh: true };
@@ -197,6 +197,8 @@ it("shows the handler its job and its hold on the key", async () => {
     { id, type: "keyed", tries: 1, maxTries: 5, run: 1, isRedelivery: false, tags: ["vip"], key },
     deadline,
     32,
+    "keyed",
+    deadline - 60_000,
   ]);
 });
 

@@ -2,6 +2,7 @@
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { defineJob, defineService } from "#millrace/contract/define.js";
+import type { Handler } from "#millrace/worker/lane.js";
 import { gate, untilAborted, Workshop } from "./workshop.js";
 
 function shop() {
@@ -21,6 +22,25 @@ function shop() {
 }
 
 describe("the timeout of a try", () => {
+  it("tells the handler how long it may still take, until the timeout or the deadline", async () => {
+    const workshop = shop();
+    const running: { readonly type: string; readonly remainingMs: number }[] = [];
+    const remaining = () =>
+      Object.fromEntries(running.map(({ type, remainingMs }) => [type, remainingMs]));
+    await workshop.create("slow");
+    await workshop.create("dated", {}, { deadline: workshop.clock.now() + 500 });
+    const handler: Handler = async (job) => {
+      running.push(job);
+      await untilAborted(job.signal);
+    };
+    await workshop.start({ slow: handler, dated: handler });
+    expect(remaining()).toEqual({ slow: 2_000, dated: 500 });
+    await workshop.clock.advance(300);
+    expect(remaining()).toEqual({ slow: 1_700, dated: 200 });
+    await workshop.clock.advance(300);
+    expect(remaining()).toEqual({ slow: 1_400, dated: 0 });
+  });
+
   it("aborts the handler and fails the try, which is tried again", async () => {
     const workshop = shop();
     const id = await workshop.create("slow");

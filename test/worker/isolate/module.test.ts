@@ -26,6 +26,8 @@ describe("the job in its process", () => {
       payload: { act: "echo", more: ["ä", { deep: null }] },
       id: ref.id,
       type: "act",
+      queue: "act",
+      createdAt: (await ref.get().orThrow()).createdAt,
       requestId: ref.id,
       tags: ["red"],
       tries: 1,
