@@ -101,7 +101,7 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
   readonly #handlers = new Map<string, WorkerJob>();
   readonly #isolation: Isolation;
   readonly #middleware = new MiddlewareStack();
-  readonly #router = new Router();
+  readonly #router: Router;
   readonly #whenStopped: Promise<void>;
   #reportStopped: (stopping: Promise<void>) => void = () => {};
   #worker: Worker | null = null;
@@ -118,6 +118,7 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
     this.#client = client;
     this.#contract = contract;
     this.#settings = settings;
+    this.#router = new Router(contract.retention);
     this.#isolation = new Isolation(client.runtime, settings.graceMs ?? graceDefaultMs);
     this.jobs = this.#faces();
     this.untyped = new UntypedJobs(client, contract);

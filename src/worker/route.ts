@@ -5,7 +5,7 @@
 import { TaggedError } from "better-result";
 import type { UnnamedLane } from "../client/unnamed-lanes.js";
 import type { BoundJob, Schema } from "../contract/definition.js";
-import { type JobOptions, resolveSettings } from "../contract/settings.js";
+import { type JobOptions, type RetentionOptions, resolveSettings } from "../contract/settings.js";
 import { checkJobOptions } from "../contract/validate.js";
 import type { Handler, WorkerJob } from "./lane.js";
 import { chain, type Middleware } from "./middleware.js";
@@ -36,6 +36,12 @@ interface Route {
 /** The routes of a process. */
 export class Router {
   readonly #routes = new Map<string, Route>();
+  readonly #retention: RetentionOptions;
+
+  /** `retention` is what the service says of jobs that have ended. */
+  constructor(retention: RetentionOptions = {}) {
+    this.#retention = retention;
+  }
 
   get isEmpty(): boolean {
     return this.#routes.size === 0;
@@ -50,7 +56,8 @@ export class Router {
   add(prefix: string, handler: Handler, { use = [], ...options }: RouteOptions): void {
     checkJobOptions({ ...options, payload: anyJson });
     const own = use.length === 0 ? undefined : chain(...use);
-    this.#routes.set(prefix, { prefix, handler, options, use: own });
+    const kept = { ...options, retention: this.#retention };
+    this.#routes.set(prefix, { prefix, handler, options: kept, use: own });
   }
 
   /** How often leases of routes are renewed at most. */
@@ -76,7 +83,11 @@ export class Router {
       const message = `There is no handler for ${type} in this process; its routes are ${known}.`;
       throw new NoHandler({ type, message });
     };
-    return { bound: boundLane(service, lane, {}), handler, isUnrouted: true };
+    return {
+      bound: boundLane(service, lane, { retention: this.#retention }),
+      handler,
+      isUnrouted: true,
+    };
   }
 
   /** A longer prefix is nearer, and a type's own name is the longest of its prefixes. */

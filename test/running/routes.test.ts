@@ -73,6 +73,21 @@ describe.for(everyStore)("routes on $name", (store) => {
   });
 });
 
+it("discards at once what the service does not keep, of types that no contract names, too", async () => {
+  const unkept = defineService("shop", {}, { retention: { completed: 0 } });
+  const service = await connect(unkept, { url: "memory:", keeper: false });
+  onTestFinished(() => service.stop());
+  service.route("", () => "done");
+  await service.start();
+  const { id } = await service.untyped.create("note", null).orThrow();
+  const names: string[] = [];
+  for await (const { event } of service.engine.tail(null, AbortSignal.timeout(10_000))) {
+    names.push(event.name);
+    if (event.jobId === id && event.name === "deleted") break;
+  }
+  expect(names.at(-1)).toBe("deleted");
+});
+
 it("leaves the contract's own types to their handlers", async () => {
   const service = await connect(shop, { url: "memory:" });
   onTestFinished(() => service.stop());
