@@ -27,12 +27,17 @@ export function targetOf(given: Given, readContexts: () => Contexts): Target {
     if (context !== undefined)
       return ofContext(contextNamed(readContexts(), context), flagToken, context);
     if (url !== undefined) return { kind: "store", url };
-    if (server !== undefined) return ofServer(server, settingValue(given, "token"));
+    if (server !== undefined) return ofServer(server, tokenFor(given, level));
   }
   const contexts = readContexts();
   if (contexts.current !== undefined)
     return ofContext(contextNamed(contexts, contexts.current), flagToken, contexts.current);
   return { kind: "store", url: settings.url.default };
+}
+
+/** A file that came with a folder may name any server: it gets no token but its own, or one that was typed for it. */
+function tokenFor(given: Given, level: (typeof levels)[number]): string | undefined {
+  return level === "file" ? (given.flags.token ?? given.file.token) : settingValue(given, "token");
 }
 
 function ofContext(context: NamedContext, flagToken: string | undefined, name: string): Target {

@@ -98,12 +98,15 @@ export function changedSchedule(
 ): StoredSchedule {
   const next = newSchedule(checked, "contract", now);
   const timing = sameTiming(before.timing, checked.definition.timing) ? before.timing : next.timing;
+  const enabled = checked.definition.enabled ?? before.enabled;
+  // What came while it was switched off is not missed.
+  const goesOn = timing === before.timing && (before.enabled || !enabled);
   return {
     ...next,
     timing,
-    enabled: checked.definition.enabled ?? before.enabled,
+    enabled,
     createdAt: before.createdAt,
-    decidedUntil: timing === before.timing ? before.decidedUntil : now,
+    decidedUntil: goesOn ? before.decidedUntil : now,
     ...(before.lastFired === undefined ? null : { lastFired: before.lastFired }),
     ...(before.lastSkipped === undefined ? null : { lastSkipped: before.lastSkipped }),
   };

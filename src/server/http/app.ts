@@ -37,10 +37,12 @@ export interface RequestReport {
 export interface AppOptions {
   readonly backend: Backend;
   readonly limits: Limits;
-  /** Refuses what web pages of other origins may have sent; where every caller has to say who they are, none is needed. */
+  /** Keeps out what web pages of other origins may have sent. Where callers need tokens, none is needed. */
   readonly guard?: OriginGuard;
   readonly bodyBytesMax?: number;
   readonly onRequest?: (report: RequestReport) => void;
+  /** Aborted when the server stops, so that whoever waits for something is answered first. */
+  readonly stopping?: AbortSignal;
   /** A caller that is known already, as the command line of the same process is. */
   readonly caller?: Caller;
 }
@@ -174,7 +176,8 @@ async function serve(
     path: request.path,
     search: request.search,
     get signal() {
-      return request.signal;
+      const { stopping } = options;
+      return stopping ? AbortSignal.any([request.signal, stopping]) : request.signal;
     },
   });
 }
@@ -182,7 +185,7 @@ async function serve(
 /** Whether a request asks for an answer that goes on, which a page of another origin must not be able to read. */
 function isStream(request: Incoming): boolean {
   const accept = request.header("accept") ?? "";
-  return accept.includes("text/event-stream") || request.search.includes("stream=");
+  return accept.includes("text/event-stream") || new URLSearchParams(request.search).has("stream");
 }
 
 async function findCaller(
@@ -192,6 +195,7 @@ async function findCaller(
 ): Promise<Caller> {
   const { auth, tokens } = backend;
   if (route.needs === "nothing") return anonymous;
+  await limits.mayTry(request.peer.address);
   try {
     return await callerOf(request, auth, tokens);
   } catch (error) {

@@ -3,7 +3,7 @@
  */
 import { type Client, createClient } from "../../client/client.js";
 import type { IdSource } from "../../client/ids.js";
-import type { WebhookSettings } from "../../client/runtime.js";
+import type { Runtime, WebhookSettings } from "../../client/runtime.js";
 import type { Signing } from "../../client/signing.js";
 import type { Telemetry } from "../../client/telemetry.js";
 import type { ActiveTrace } from "../../client/trace.js";
@@ -67,16 +67,21 @@ interface Known {
 
 /** The services that requests name, each with its accepted contract and a client of its own. */
 export class Services {
-  readonly #parts: Omit<Client["runtime"], "service">;
+  readonly #parts: Omit<Runtime, "service">;
   readonly #activeTrace: ActiveTrace;
   readonly #known = new Map<string, Known>();
   readonly #operator: Client;
 
-  constructor(parts: Omit<Client["runtime"], "service">, activeTrace: ActiveTrace) {
+  constructor(parts: Omit<Runtime, "service">, activeTrace: ActiveTrace) {
     this.#parts = parts;
     this.#activeTrace = activeTrace;
     const nothing: ServiceContract = { kind: "service", name: "", jobs: {} };
     this.#operator = createClient({ ...parts, service: "" }, nothing, activeTrace);
+  }
+
+  /** What the keeper of a service works with. */
+  runtime(service: string): Runtime {
+    return { ...this.#parts, service };
   }
 
   /** A client that acts for a caller on jobs of any service, which it knows from their logs. It creates none. */

@@ -14,6 +14,8 @@ export interface Caller {
   readonly capabilities: readonly Capability[] | "all";
   /** The agent that the caller's token is bound to. */
   readonly agent?: string;
+  /** When the caller's token expires. */
+  readonly expiresAt?: number;
   /** Names the caller among others, for limits and idempotency keys. */
   readonly id: string;
 }

@@ -46,10 +46,12 @@ export async function claimWork(
     isWoken = true;
     wake();
   });
+  const onAbort = () => wake();
+  signal.addEventListener("abort", onAbort);
   try {
     for (;;) {
       isWoken = false;
-      const answer = await engine.claim(await claimAsk(backend, ask));
+      const answer = await signedOnly(backend, await engine.claim(await claimAsk(backend, ask)));
       if (signal.aborted) return await giveBack(backend, answer);
       const left = endsAt - clock.monotonic();
       if (answer.jobs.length > 0 || left <= 0) return answer;
@@ -57,9 +59,7 @@ export async function claimWork(
         answer.nextDueAt === null ? pollMs : Math.max(answer.nextDueAt - engine.now(), 0);
       if (isWoken) continue;
       await new Promise<void>((resolve) => {
-        wake = resolve;
         const callOff = clock.after(Math.min(left, dueMs, pollMs), resolve);
-        signal.addEventListener("abort", () => resolve(), { once: true });
         wake = () => {
           callOff();
           resolve();
@@ -68,6 +68,7 @@ export async function claimWork(
       if (signal.aborted) return { jobs: [], nextDueAt: null };
     }
   } finally {
+    signal.removeEventListener("abort", onAbort);
     stopListening();
   }
 }
@@ -93,6 +94,24 @@ async function claimLane(backend: Backend, ask: WorkAsk, wanted: WantedType): Pr
     ...(settings.maxActive === undefined ? null : { typeMaxActive: settings.maxActive }),
     ...(queueMaxActive === undefined ? null : { queueMaxActive }),
   };
+}
+
+/** What a known key has signed, where signatures count; the rest has failed before anybody sees its payload. */
+async function signedOnly(backend: Backend, answer: ClaimAnswer): Promise<ClaimAnswer> {
+  const { signing, engine } = backend;
+  if (signing === undefined || answer.jobs.length === 0) return answer;
+  const jobs: ClaimedJob[] = [];
+  for (const claimed of answer.jobs) {
+    const { job } = claimed;
+    const problem = signing.problem(job, engine.now());
+    if (problem === null) {
+      jobs.push(claimed);
+      continue;
+    }
+    const error = { message: problem.message, code: problem.code, reason: "signature" } as const;
+    await settleJob(backend, job.id, job.token, { outcome: "terminated", error });
+  }
+  return { ...answer, jobs };
 }
 
 /** Gives jobs back whose caller went while they were claimed; no try is spent. */

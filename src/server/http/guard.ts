@@ -20,8 +20,12 @@ export async function callerOf(request: Incoming, auth: AuthMode, tokens: Tokens
         "token_invalid",
         "The token is not known, was revoked, or has expired.",
       );
-    const { id, name, capabilities, agent } = token;
-    return { id: `token:${id}`, actor: `admin:${name}`, capabilities, ...(agent && { agent }) };
+    const { id, name, capabilities, agent, expiresAt } = token;
+    return {
+      ...{ id: `token:${id}`, actor: `admin:${name}`, capabilities },
+      ...(agent === undefined ? null : { agent }),
+      ...(expiresAt === undefined ? null : { expiresAt }),
+    };
   }
   switch (auth) {
     case "none":
@@ -60,17 +64,25 @@ export function checkNeed(caller: Caller, need: Need): void {
 /** The names under which a server on loopback is reached, port aside. */
 const loopbackNames = ["localhost", "127.0.0.1", "[::1]"];
 
-/** Which hosts and origins may be used while nobody is asked who they are. */
+/**
+ * Keeps out what web pages of other origins may have sent, where a browser would prove its user by itself: on loopback,
+ * where nobody is asked, and with client certificates.
+ */
 export class OriginGuard {
-  readonly #hosts: ReadonlySet<string>;
+  readonly #hosts: ReadonlySet<string> | null;
 
-  /** `hosts` are further values of the Host header, such as the name that a proxy serves under. */
-  constructor(port: number, hosts: readonly string[] = []) {
+  /** `hosts` are the only values of the Host header that are served; any is where there are none. */
+  constructor(hosts: readonly string[] | null) {
+    this.#hosts = hosts && new Set(hosts.map((host) => host.toLowerCase()));
+  }
+
+  /** The guard of a server on loopback; `hosts` are further names, such as the one that a proxy serves under. */
+  static ofLoopback(port: number, hosts: readonly string[] = []): OriginGuard {
     const own = loopbackNames.flatMap((name) => [
       `${name}:${port}`,
       ...(port === 80 ? [name] : []),
     ]);
-    this.#hosts = new Set([...own, ...hosts].map((host) => host.toLowerCase()));
+    return new OriginGuard([...own, ...hosts]);
   }
 
   /**
@@ -79,22 +91,23 @@ export class OriginGuard {
    */
   check(request: Incoming, need: Need): void {
     const host = request.header("host")?.toLowerCase();
-    if (host === undefined || !this.#hosts.has(host)) {
+    if (host === undefined || this.#hosts?.has(host) === false) {
       const message = `The host ${host ?? "(none)"} is not one of this server's; start it with --allow-host, or with tokens.`;
       throw refused("permission_denied", { reason: "host_not_allowed", field: "host", message });
     }
     if (need === "nothing" || need === "admin.read") return;
     const origin = request.header("origin");
     const site = request.header("sec-fetch-site");
-    const isOwn = origin === null || this.#isOwn(origin);
+    const isOwn = origin === null || this.#isOwn(origin, host);
     if (isOwn && (site === null || site === "same-origin" || site === "none")) return;
     const message =
-      "Requests of web pages of another origin are refused while the server asks for no token.";
+      "Requests of web pages of another origin are refused where the server asks for no token.";
     throw refused("permission_denied", { reason: "origin_not_allowed", field: "origin", message });
   }
 
-  #isOwn(origin: string): boolean {
-    const [, host] = /^https?:\/\/(.+)$/i.exec(origin) ?? [];
-    return host !== undefined && this.#hosts.has(host.toLowerCase());
+  #isOwn(origin: string, host: string): boolean {
+    const [, given] = /^https?:\/\/(.+)$/i.exec(origin) ?? [];
+    if (given === undefined) return false;
+    return this.#hosts === null ? given.toLowerCase() === host : this.#hosts.has(given.toLowerCase());
   }
 }

@@ -31,7 +31,8 @@ export type KeyedCreate =
   | {
       readonly kind: "create";
       readonly jobId: string;
-      done(): Promise<void>;
+      /** The create was answered with a job: this one, or another that stands for it. */
+      done(jobId: string): Promise<void>;
       undo(): Promise<void>;
     }
   | { readonly kind: "existing"; readonly jobId: string };
@@ -93,7 +94,7 @@ async function take(
   return {
     kind: "create",
     jobId,
-    done: () => write(engine, record, { hash, jobId }),
+    done: (answered) => write(engine, record, { hash, jobId: answered }),
     undo: () => write(engine, record, null),
   };
 }

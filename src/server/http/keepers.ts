@@ -75,8 +75,6 @@ export class Keepers {
   }
 
   #runtime(service: string): Runtime {
-    const { engine, clock, ids, logger, instance, webhooks, signing } = this.#backend;
-    const settings = { ...(webhooks && { webhooks }), ...(signing && { signing }) };
-    return { engine, clock, ids, logger, instance, service, ...settings };
+    return this.#backend.services.runtime(service);
   }
 }

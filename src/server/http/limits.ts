@@ -6,6 +6,7 @@ import { refused } from "./refusal.js";
 
 /** How many wrong tokens an address may send per minute. */
 const failuresMax = 60;
+const failuresMessage = "Too many requests with wrong tokens; wait a minute.";
 
 /** Counts requests, failures and streams in this process. */
 export class Limits {
@@ -34,10 +35,16 @@ export class Limits {
       .catch(tooMany("too_many_requests", "Too many requests; slow down."));
   }
 
+  /** Refuses an address that has sent too many wrong tokens, before anybody looks at another. */
+  async mayTry(address: string): Promise<void> {
+    const known = await this.#failures.get(address);
+    if (known !== null && known.consumedPoints > failuresMax)
+      tooMany("too_many_failures", failuresMessage)(known);
+  }
+
   /** Counts a request whose token was no good. */
   async failure(address: string): Promise<void> {
-    const message = "Too many requests with wrong tokens; wait a minute.";
-    await this.#failures.consume(address).catch(tooMany("too_many_failures", message));
+    await this.#failures.consume(address).catch(tooMany("too_many_failures", failuresMessage));
   }
 
   /** Takes a place for a stream. Gives the way to leave it. */

@@ -172,7 +172,10 @@ export async function listen(
   server.on("request", (message, response) => {
     // A connection whose answer began before the server stops would wait for further requests.
     response.once("close", () => stopping && server.closeIdleConnections());
-    void app.handle(new SocketRequest(message, response)).then((answer) => send(response, answer));
+    app.handle(new SocketRequest(message, response)).then(
+      (answer) => send(response, answer),
+      () => response.destroy(),
+    );
   });
   const host = binding.host.includes(":") ? `[${binding.host}]` : binding.host;
   const url = `${binding.tls ? "https" : "http"}://${host}:${port}`;

@@ -65,6 +65,7 @@ export async function startServer(options: ServerOptions = {}): Promise<RunningS
     streamsMax: options.maxStreams ?? defaultStreamsMax,
   });
   const keepers = options.keeper === false ? null : new Keepers(backend);
+  const stopping = new AbortController();
   let listener: Listener;
   try {
     await metrics.start();
@@ -73,7 +74,8 @@ export async function startServer(options: ServerOptions = {}): Promise<RunningS
       createApp({
         backend: { ...backend, metrics },
         limits,
-        ...(auth === "none" && { guard: new OriginGuard(port, options.allowedHosts) }),
+        ...guardOf(auth, port, options.allowedHosts),
+        stopping: stopping.signal,
         ...(options.maxBodyBytes === undefined ? null : { bodyBytesMax: options.maxBodyBytes }),
         onRequest: (report) => metrics.observeRequest(report),
       }),
@@ -83,8 +85,10 @@ export async function startServer(options: ServerOptions = {}): Promise<RunningS
     await close();
     throw fault;
   }
-  let stopping: Promise<void> | undefined;
+  let stopped: Promise<void> | undefined;
   const stop = async () => {
+    // Long polls are answered, and what they have claimed meanwhile is given back.
+    stopping.abort();
     await metrics.stop();
     // Streams end first: the listener waits for every answer.
     await backend.hub.stop();
@@ -94,10 +98,21 @@ export async function startServer(options: ServerOptions = {}): Promise<RunningS
   return {
     ...{ url: listener.url, port: listener.port, auth, engine: backend.engine },
     stop: () => {
-      stopping ??= stop();
-      return stopping;
+      stopped ??= stop();
+      return stopped;
     },
   };
+}
+
+function guardOf(auth: AuthMode, port: number, hosts: readonly string[] | undefined) {
+  switch (auth) {
+    case "none":
+      return { guard: OriginGuard.ofLoopback(port, hosts) };
+    case "mtls":
+      return { guard: new OriginGuard(null) };
+    case "token":
+      return null;
+  }
 }
 
 /** Opens the API without a socket, for one caller who may do everything. */

@@ -4,6 +4,7 @@
 import { z } from "zod";
 import { completeChain } from "../../../client/chain-completion.js";
 import { type ChainSnapshot, deleteChain, getChain, listChains } from "../../../client/chains.js";
+import { redact } from "../../../core/secrets.js";
 import { errorOut } from "../openapi.js";
 import { ok, type Route, route } from "../route.js";
 import {
@@ -145,6 +146,11 @@ export const chainRoutes: readonly Route[] = [
   }),
 ];
 
-function chainBody({ current, jobs, ...chain }: ChainSnapshot): unknown {
-  return { ...chain, current: jobBody(current), jobs: jobs.map(rowBody) };
+function chainBody({ current, jobs, output, ...chain }: ChainSnapshot): unknown {
+  return {
+    ...chain,
+    ...(output === undefined ? null : { output: redact(output, current.secret?.result) }),
+    current: jobBody(current),
+    jobs: jobs.map(rowBody),
+  };
 }

@@ -2,6 +2,7 @@
  * Creating jobs: one, with an idempotency key if need be, or many, and chains.
  */
 import { z } from "zod";
+import { JobExists } from "../../../client/errors.js";
 import type { Submission } from "../../../client/job-creator.js";
 import type { JobRef } from "../../../client/job-ref.js";
 import type { UntypedOptions } from "../../../client/untyped.js";
@@ -12,6 +13,7 @@ import { keyedCreate } from "../idempotency.js";
 import { errorOut } from "../openapi.js";
 import { badArgument, errorBody, refusalOf, refused } from "../refusal.js";
 import { bulkBytesMax } from "../request-body.js";
+import { checkQueueName } from "../queue-names.js";
 import { type Answer, ok, type Route, type RouteRequest, route } from "../route.js";
 import { anyJson, durationMs, name, priority, time } from "../wire/common.js";
 
@@ -176,15 +178,18 @@ export async function createOne(request: CreateRequest): Promise<Answer> {
   if (keyed.kind === "existing")
     return createdAnswer({ outcome: "existing", id: keyed.jobId, service, type });
   const asked = { ...request, body: { ...body, id: keyed.jobId } };
-  const answer = await submitOne(asked).catch(async (error: unknown) => {
+  const created = await submit(asked).catch(async (error: unknown) => {
+    // Whoever was slow with this key has created the very job by now.
+    if (body.id === undefined && error instanceof JobExists)
+      return { outcome: "existing", id: keyed.jobId, service, type } as const;
     // A refusal means that nothing was created: the caller may mend its request under the same key. Where the store
     // fails, the job may be there, and the key goes on standing for it.
     const refusal = refusalOf(error);
     if (refusal !== null && refusal.code !== "unavailable") await keyed.undo();
     throw error;
   });
-  await keyed.done();
-  return answer;
+  await keyed.done(created.id);
+  return createdAnswer(created);
 }
 
 /** Creates every job as if it had come alone; the store batches them. */
@@ -211,6 +216,7 @@ async function submitOne(request: CreateRequest): Promise<Answer> {
 
 async function submit(request: CreateRequest): Promise<CreatedBody> {
   const { backend, caller, body } = request;
+  if (body.queue !== undefined) checkQueueName(backend, body.queue);
   const { service, type } = body;
   const untyped = await backend.services.creator(service, caller);
   const options = { ...optionsOf(body), context: contextOf(request) };

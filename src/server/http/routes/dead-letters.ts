@@ -5,6 +5,7 @@ import { z } from "zod";
 import { commandMany } from "../../../client/commands.js";
 import { JobRef } from "../../../client/job-ref.js";
 import type { Command } from "../../../core/command.js";
+import type { Job } from "../../../core/job.js";
 import { pageMax } from "../../../engine/query.js";
 import { type Answer, ok, type Route, type RouteRequest, route } from "../route.js";
 import { cursorQuery, pageAnswer, pageOf, pageQuery } from "../wire/common.js";
@@ -123,12 +124,13 @@ async function carryOut(
   if (preview) return ok({ matched, done: 0, failed: 0, remaining: matched, preview });
   const found = await matching(request, filter, limit);
   const { runtime } = backend.services.operator(caller);
-  const command = (): Command => {
+  const command = (job: Job): Command => {
     const origin = { eventId: ids.eventId(), actor: caller.actor };
-    if (what === "replay") return { command: "retry", runAt: Math.round(engine.now()), ...origin };
+    // One that was replayed meanwhile is not dead any more: dismissing it is refused, and it is left alone.
+    if (what === "replay" && job.state === "dead")
+      return { command: "retry", runAt: Math.round(engine.now()), ...origin };
     return { command: "dismiss", ...(why === undefined ? null : { reason: why }), ...origin };
   };
-  // A job that is not dead any more when its turn comes is left alone: it was replayed or dismissed meanwhile.
   const outcomes = await commandMany(runtime, found, command);
   const done = outcomes.filter(({ ok: isDone }) => isDone).length;
   const { count: remaining } = await engine.query("jobs", { filter, limit: 1 });

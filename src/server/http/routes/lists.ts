@@ -2,7 +2,7 @@
  * Lists of jobs: pages, counts, and lines that go on while jobs change.
  */
 import { z } from "zod";
-import type { JobFilter, JobsAsk } from "../../../engine/query.js";
+import type { JobFilter, JobRow, JobsAsk } from "../../../engine/query.js";
 import type { Backend } from "../backend.js";
 import { checkNeed } from "../guard.js";
 import { badArgument } from "../refusal.js";
@@ -167,9 +167,20 @@ async function* rowLines(
   for await (const { event } of hub.listen(before, signal)) {
     if (filter.service !== undefined && event.service !== filter.service) continue;
     if (filter.type !== undefined && event.type !== filter.type) continue;
-    const ask = { filter: { ...filter, text: event.jobId }, limit: 1 };
-    const { entries } = await engine.query("jobs", ask);
-    const [row] = entries;
-    if (row?.id === event.jobId) yield `${JSON.stringify(rowBody(row))}\n`;
+    const row = await engine.query("job", { id: event.jobId });
+    if (row !== null && rowMatches(row, filter)) yield `${JSON.stringify(rowBody(row))}\n`;
   }
+}
+
+/** Whether a row is one that a filter asks for. */
+function rowMatches(row: JobRow, filter: JobFilter): boolean {
+  const { state, tag, since, until, text, ...same } = filter;
+  return (
+    (state === undefined || state.includes(row.state)) &&
+    (tag === undefined || row.tags.includes(tag)) &&
+    (since === undefined || row.createdAt >= since) &&
+    (until === undefined || row.createdAt < until) &&
+    (text === undefined || row.id.includes(text)) &&
+    Object.entries(same).every(([name, value]) => row[name as keyof JobRow] === value)
+  );
 }

@@ -8,15 +8,13 @@ import { type JobFilter, pageMax, type QueueRow } from "../../../engine/query.js
 import { type QueueSettings, recordId } from "../../../engine/record.js";
 import type { Backend } from "../backend.js";
 import { errorOut } from "../openapi.js";
-import { badArgument, notFound, refused } from "../refusal.js";
+import { checkQueueName } from "../queue-names.js";
+import { notFound, refused } from "../refusal.js";
 import { type Answer, ok, type Route, type RouteRequest, route } from "../route.js";
 import { listOf, name } from "../wire/common.js";
 import { queueBody, queueOut } from "../wire/operate.js";
 
 const group = "Queues";
-
-/** The queue that a misconfigured deployment would make without meaning to. */
-const guardedName = "DEFAULT";
 
 /** How many jobs one purge removes. */
 const purgeMax = 1_000;
@@ -69,10 +67,7 @@ export const queueRoutes: readonly Route[] = [
     },
     handle: async ({ backend, caller, body }) => {
       const { service, queue, ...settings } = body;
-      if (queue === guardedName && !backend.allowsDefaultQueue) {
-        const message = `A queue ${guardedName} is often made by mistake; start the server with --allow-create-default to allow it.`;
-        throw badArgument("default_queue_guarded", message, "queue");
-      }
+      checkQueueName(backend, queue);
       const found = await find(backend, service, queue);
       if (found !== undefined) {
         const message = `Queue ${queue} of ${service} is there already.`;
@@ -169,6 +164,7 @@ function command(what: "pause" | "resume", summary: string, settings: Settings):
     answers: { 200: queueAnswers[200] },
     // A queue may be paused before its first job comes.
     handle: async ({ backend, caller, params: { service, queue } }) => {
+      checkQueueName(backend, queue);
       await change({ backend, caller }, service, queue, settings);
       return ok(await shown(backend, service, queue));
     },

@@ -2,11 +2,11 @@
  * Tokens: making, listing and revoking them. Nobody can give what they do not have.
  */
 import { z } from "zod";
-import { type Capability, may } from "../caller.js";
+import { type Caller, type Capability, may } from "../caller.js";
 import { errorOut } from "../openapi.js";
 import { badArgument, notFound, refused } from "../refusal.js";
 import { ok, type Route, route } from "../route.js";
-import type { Token } from "../tokens.js";
+import type { NewToken, Token } from "../tokens.js";
 import { durationMs, listOf, name, time, timeOut, timeText } from "../wire/common.js";
 
 const group = "Tokens";
@@ -30,6 +30,14 @@ const tokenOut = z
   })
   .meta({ id: "Token" });
 
+const tokenIn = z.strictObject({
+  name: name("instance"),
+  capabilities: z.array(capability).min(1).max(100),
+  expiresInMs: durationMs.min(1).optional(),
+  expiresAt: time.optional(),
+  agent: name("type").optional(),
+});
+
 /** The routes of tokens. */
 export const tokenRoutes: readonly Route[] = [
   route({
@@ -48,15 +56,10 @@ export const tokenRoutes: readonly Route[] = [
     operation: "createToken",
     group,
     summary: "Make a token. Its secret is shown this once.",
-    description: "A caller can give only capabilities that it has itself.",
+    description:
+      "A caller can give only what it has itself: its capabilities, no other agent than its own, and no more time.",
     needs: "admin.mutate",
-    body: z.strictObject({
-      name: name("instance"),
-      capabilities: z.array(capability).min(1).max(100),
-      expiresInMs: durationMs.min(1).optional(),
-      expiresAt: time.optional(),
-      agent: name("type").optional(),
-    }),
+    body: tokenIn,
     answers: {
       201: {
         description: "The token.",
@@ -64,29 +67,8 @@ export const tokenRoutes: readonly Route[] = [
       },
     },
     handle: async ({ backend, caller, body }) => {
-      const { expiresInMs, expiresAt, agent, ...wish } = body;
-      if (expiresInMs !== undefined && expiresAt !== undefined)
-        throw badArgument(
-          "expiry_both_set",
-          "expiresInMs and expiresAt exclude each other.",
-          "expiresAt",
-        );
-      const capabilities = [...new Set(wish.capabilities)] as Capability[];
-      for (const wanted of capabilities) {
-        if (may(caller, wanted)) continue;
-        const message = `You cannot give ${wanted}, which you do not have yourself.`;
-        throw refused("permission_denied", {
-          reason: "capability_missing",
-          field: "capabilities",
-          message,
-        });
-      }
-      const until = expiresInMs === undefined ? expiresAt : backend.engine.now() + expiresInMs;
-      const { token, secret } = await backend.tokens.create({
-        ...{ name: wish.name, capabilities, createdBy: caller.actor },
-        ...(until === undefined ? null : { expiresAt: Math.round(until) }),
-        ...(agent === undefined ? null : { agent }),
-      });
+      const wish = wishOf(backend.engine.now(), caller, body);
+      const { token, secret } = await backend.tokens.create(wish);
       return { status: 201, body: { ...(tokenBody(token) as object), secret } };
     },
   }),
@@ -115,4 +97,33 @@ function tokenBody({ createdAt, expiresAt, ...token }: Token): unknown {
     createdAt: timeText(createdAt),
     ...(expiresAt === undefined ? null : { expiresAt: timeText(expiresAt) }),
   };
+}
+
+/** Names that stand for callers without a token. */
+const reservedNames: ReadonlySet<string> = new Set(["local", "anonymous", "certificate"]);
+
+/** The token that a caller may make. */
+function wishOf(now: number, caller: Caller, body: z.output<typeof tokenIn>): NewToken {
+  const { expiresInMs, expiresAt, name: named } = body;
+  if (expiresInMs !== undefined && expiresAt !== undefined)
+    throw badArgument("expiry_both_set", "expiresInMs and expiresAt exclude each other.", "expiresAt");
+  if (reservedNames.has(named))
+    throw badArgument("name_reserved", `${named} stands for callers without a token.`, "name");
+  const capabilities = [...new Set(body.capabilities)] as Capability[];
+  const missing = capabilities.find((wanted) => !may(caller, wanted));
+  if (missing !== undefined) throw notYours("capabilities", missing);
+  const { agent = caller.agent } = body;
+  if (caller.agent !== undefined && agent !== caller.agent) throw notYours("agent", `agent ${agent}`);
+  const asked = expiresInMs === undefined ? expiresAt : now + expiresInMs;
+  const until = Math.min(asked ?? Number.POSITIVE_INFINITY, caller.expiresAt ?? Number.POSITIVE_INFINITY);
+  return {
+    ...{ name: named, capabilities, createdBy: caller.actor },
+    ...(Number.isFinite(until) && { expiresAt: Math.round(until) }),
+    ...(agent === undefined ? null : { agent }),
+  };
+}
+
+function notYours(field: string, what: string) {
+  const message = `You cannot give ${what}, which you do not have yourself.`;
+  return refused("permission_denied", { reason: "capability_missing", field, message });
 }

@@ -13,7 +13,7 @@ import type { HeldLease, RenewOutcome } from "../../../engine/engine.js";
 import { type Caller, may } from "../caller.js";
 import { claimWork } from "../claiming.js";
 import { errorOut } from "../openapi.js";
-import { badArgument, refused } from "../refusal.js";
+import { badArgument, Refused, refused } from "../refusal.js";
 import { type Answer, ok, type Route, type RouteRequest, route } from "../route.js";
 import { boundJob, settleJob, type WorkOutcome } from "../settling.js";
 import {
@@ -272,8 +272,8 @@ async function renew(
   const held = await Promise.all(
     body.leases.map(async (lease, index): Promise<HeldLease | null> => {
       const job = loaded[index]?.job;
-      if (job === undefined) return null;
-      checkService(caller, job.service);
+      // What is not the caller's to hold is lost, and the others are renewed all the same.
+      if (job === undefined || !may(caller, `work:${job.service}`)) return null;
       return heldLease(request, job, lease);
     }),
   );
@@ -304,7 +304,12 @@ async function heldLease(
       message: `The try took longer than ${timeoutMs} ms.`,
       reason: "timeout",
     };
-    await settleJob(backend, job.id, given, { outcome: "failed", error });
+    try {
+      await settleJob(backend, job.id, given, { outcome: "failed", error });
+    } catch (fault) {
+      // Somebody else has ended it meanwhile, or its worker has settled it.
+      if (!(fault instanceof Refused)) throw fault;
+    }
     return null;
   }
   const { service, type, id } = job;
