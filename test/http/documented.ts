@@ -70,7 +70,7 @@ function braces(path: string): number {
 const validators = new Map<Schema, Validator>();
 
 /** A validator of a schema of the document, with everything that it refers to. */
-export function validatorOf(schema: Schema): Validator {
+function validatorOf(schema: Schema): Validator {
   const known = validators.get(schema);
   if (known !== undefined) return known;
   const { components } = apiDocument;

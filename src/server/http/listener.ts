@@ -32,7 +32,7 @@ export interface ListenOptions {
 }
 
 /** The default bind. */
-export const defaultBind = "127.0.0.1:8080";
+const defaultBind = "127.0.0.1:8080";
 
 const defaultTimeoutMs = 30_000;
 

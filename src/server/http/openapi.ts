@@ -26,7 +26,7 @@ export const errorOut = z
   .meta({ id: "Error" });
 
 /** The same as a problem of RFC 9457. */
-export const problemOut = z
+const problemOut = z
   .looseObject({
     type: z.string(),
     title: z.string(),
@@ -40,7 +40,7 @@ export const problemOut = z
   .meta({ id: "Problem" });
 
 /** What any route may answer besides its own answers, by what it takes. */
-export function commonStatuses(route: Route): readonly number[] {
+function commonStatuses(route: Route): readonly number[] {
   const takesInput = route.params ?? route.query ?? route.body;
   if (route.operation === "health") return [];
   return [

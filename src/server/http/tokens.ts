@@ -16,7 +16,7 @@ const freshMs = 2_000;
 const cachedMax = 10_000;
 
 /** The most tokens that are listed. */
-export const tokensMax = 1_000;
+const tokensMax = 1_000;
 
 const tokenPattern = /^mr_([0-9a-f]{16})_([A-Za-z0-9_-]{43})$/;
 

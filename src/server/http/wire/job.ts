@@ -12,7 +12,7 @@ import type { ChainRow, JobRow } from "../../../engine/query.js";
 import { anyJson, stateOut, timeOut, timeText } from "./common.js";
 
 /** The request and trace that a job belongs to. */
-export const contextOut = z
+const contextOut = z
   .object({
     requestId: z.string(),
     traceId: z.string(),
@@ -22,7 +22,7 @@ export const contextOut = z
   .meta({ id: "JobContext" });
 
 /** Why a try or a job failed. */
-export const errorOut = z
+const errorOut = z
   .object({
     message: z.string(),
     name: z.string().optional(),
