@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 
@@ -66,6 +67,22 @@ class Api:
             return json.load(response)
 
 
+    def post_until(self, deadline, path, body):
+        """Asks again while the server is away or busy, until the deadline."""
+        while True:
+            try:
+                return self.post(path, body)
+            except OSError as problem:
+                if not passes(problem) or time.monotonic() >= deadline:
+                    raise
+            time.sleep(RETRY_SECONDS)
+
+
+def passes(problem):
+    """Whether asking again may help: the server is away, busy, or asks to slow down."""
+    return not isinstance(problem, urllib.error.HTTPError) or problem.code in (429, 503)
+
+
 class Job:
     """A claimed job. A thread of its own renews the lease until the job is settled."""
 
@@ -111,11 +128,13 @@ class Job:
         self.settled.set()
         body = {"token": self.token, "outcome": outcome, **more}
         try:
-            job = self.api.post(f"/v1/work/jobs/{self.id}/settle", body)
+            job = self.api.post_until(time.monotonic() + LEASE_MS / 1000, f"/v1/work/jobs/{self.id}/settle", body)
             print(f"{self.type} {self.id}: {job['state']}", flush=True)
         except urllib.error.HTTPError as refusal:
             error = json.load(refusal)["error"]
             print(f"{self.type} {self.id}: {error['details']['reason']}", flush=True)
+        except OSError as problem:
+            print(f"{self.type} {self.id}: not settled, {problem}", flush=True)
 
     def run(self):
         try:
@@ -149,9 +168,9 @@ def main():
     while not stopping.is_set():
         try:
             claimed = api.post("/v1/work/claims", ask)["jobs"]
-        except urllib.error.HTTPError as refusal:
-            sys.exit(json.load(refusal)["error"]["message"])
         except OSError as fault:
+            if not passes(fault):
+                sys.exit(json.load(fault)["error"]["message"])
             print(f"the server is away: {fault}", file=sys.stderr, flush=True)
             stopping.wait(RETRY_SECONDS)
             continue

@@ -3,6 +3,7 @@
  */
 import type { JobAnswer } from "./answers.js";
 import type { Colors } from "./colors.js";
+import { withoutControls } from "./table.js";
 import { ago, fields, paintState } from "./words.js";
 
 /** A job, line by line, with what it has of payload, result and error. */
@@ -25,14 +26,14 @@ export function jobText(job: JobAnswer, colors: Colors): string {
       ["ended", timeText(job.endedAt)],
       ["worker", job.worker],
       ["lease", timeText(job.leaseUntil)],
-      ["progress", progress && progressText(progress)],
+      ["progress", progress && withoutControls(progressText(progress))],
       ["tags", job.tags.join(", ")],
       ["key", job.key && `${job.key.key} (${job.key.hash})`],
       ["blockers", job.blockers?.map(({ jobId }) => jobId).join(", ")],
       ["chain", job.chainId],
       ["parent", job.parentId],
-      ["reason", job.reason],
-      ["error", error && `${error.message} (${error.reason})`],
+      ["reason", job.reason && withoutControls(job.reason)],
+      ["error", error && withoutControls(`${error.message} (${error.reason})`)],
       ["payload", jsonText(job.payload)],
       ["result", jsonText(job.result)],
     ],

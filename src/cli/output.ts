@@ -3,7 +3,7 @@
  */
 import type { WriteStream } from "node:tty";
 import { type Colors, colorsIf } from "./colors.js";
-import { type Column, tableText } from "./table.js";
+import { type Column, tableText, withoutEscapes } from "./table.js";
 
 /** In which form data is printed. */
 export type Format = "text" | "json" | "ndjson";
@@ -91,7 +91,7 @@ export class Output {
   /** What went wrong, as a sentence or, where JSON was asked for, as the API's error. */
   problem(message: string, told: { readonly code: string; readonly details?: object }): void {
     if (this.format !== "text") this.note(JSON.stringify({ error: { ...told, message } }));
-    else this.note(`${this.#errorColors.red("error:")} ${message}`);
+    else this.note(`${this.#errorColors.red("error:")} ${withoutEscapes(message)}`);
   }
 
   /** How far long work has come: a line that is drawn over, on a terminal only. */

@@ -388,7 +388,7 @@ export function numberValue(given: Given, name: SettingName): number | undefined
   if (text === undefined) return undefined;
   const setting: Setting = settings[name];
   try {
-    return setting.kind === "duration" ? durationMs(text) : wholeNumber(1)(text);
+    return setting.kind === "duration" ? durationMs(text) : wholeNumber(0)(text);
   } catch (error) {
     throw new Failure("usage", `${setting.key ?? name} is ${text}. ${messageOf(error)}`);
   }

@@ -85,6 +85,12 @@ function oneLine(value: string | number | undefined): string {
   return value === undefined ? "" : withoutControls(String(value)).trim();
 }
 
+/** The same for text of several lines, whose breaks and tabs stay. */
+export function withoutEscapes(text: string): string {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is taken out.
+  return text.replaceAll(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f]+/g, " ");
+}
+
 /** Text without the characters that move a terminal's cursor or change its colours. */
 export function withoutControls(text: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is taken out.

@@ -8,6 +8,7 @@ import { Failure } from "./failure.js";
 import { jobText, progressText } from "./job-text.js";
 import { follow } from "./server-sent.js";
 import type { Session } from "./session.js";
+import { withoutEscapes } from "./table.js";
 
 /**
  * Waits until a job has ended and prints its result. A job that ended in another way than it should is a failure,
@@ -23,9 +24,10 @@ export async function awaitEnd(
     const event = eventOf(answer);
     if (event.name === "progress") output.progress(`${id} ${progressText(event.progress)}`);
     else if (event.name === "logged")
-      for (const { level, message } of event.entries) output.note(`${level}: ${message}`);
+      for (const { level, message } of event.entries)
+        output.note(`${level}: ${withoutEscapes(message)}`);
     else if (event.name === "retry")
-      output.note(`try ${event.tries} failed: ${event.error.message}`);
+      output.note(`try ${event.tries} failed: ${withoutEscapes(event.error.message)}`);
     else output.progress(`${id} ${event.state}`);
   });
   const job = await ask<JobAnswer>(await session.api(), "GET", path`/v1/jobs/${id}`);

@@ -114,7 +114,9 @@ describe.for(stores)("waiting on $name", (store) => {
   it("names every option of a run", async () => {
     const { jobs } = await openService(store, shop);
     const running = jobs.greet.run({ name: "Ada" }, { timeout: 5 } as object).orThrow();
-    await expect(running).rejects.toThrow(/not an option of a run; .*context, signature, timeoutMs, signal/);
+    await expect(running).rejects.toThrow(
+      /not an option of a run; .*context, signature, timeoutMs, signal/,
+    );
   });
 
   it("takes Infinity for no limit", async () => {

@@ -108,6 +108,8 @@ export class OriginGuard {
   #isOwn(origin: string, host: string): boolean {
     const [, given] = /^https?:\/\/(.+)$/i.exec(origin) ?? [];
     if (given === undefined) return false;
-    return this.#hosts === null ? given.toLowerCase() === host : this.#hosts.has(given.toLowerCase());
+    return this.#hosts === null
+      ? given.toLowerCase() === host
+      : this.#hosts.has(given.toLowerCase());
   }
 }

@@ -11,9 +11,9 @@ import type { JobContext } from "../../../core/job.js";
 import type { Json } from "../../../core/json.js";
 import { keyedCreate } from "../idempotency.js";
 import { errorOut } from "../openapi.js";
+import { checkQueueName } from "../queue-names.js";
 import { badArgument, errorBody, refusalOf, refused } from "../refusal.js";
 import { bulkBytesMax } from "../request-body.js";
-import { checkQueueName } from "../queue-names.js";
 import { type Answer, ok, type Route, type RouteRequest, route } from "../route.js";
 import { anyJson, durationMs, name, priority, time } from "../wire/common.js";
 

@@ -106,16 +106,24 @@ const reservedNames: ReadonlySet<string> = new Set(["local", "anonymous", "certi
 function wishOf(now: number, caller: Caller, body: z.output<typeof tokenIn>): NewToken {
   const { expiresInMs, expiresAt, name: named } = body;
   if (expiresInMs !== undefined && expiresAt !== undefined)
-    throw badArgument("expiry_both_set", "expiresInMs and expiresAt exclude each other.", "expiresAt");
+    throw badArgument(
+      "expiry_both_set",
+      "expiresInMs and expiresAt exclude each other.",
+      "expiresAt",
+    );
   if (reservedNames.has(named))
     throw badArgument("name_reserved", `${named} stands for callers without a token.`, "name");
   const capabilities = [...new Set(body.capabilities)] as Capability[];
   const missing = capabilities.find((wanted) => !may(caller, wanted));
   if (missing !== undefined) throw notYours("capabilities", missing);
   const { agent = caller.agent } = body;
-  if (caller.agent !== undefined && agent !== caller.agent) throw notYours("agent", `agent ${agent}`);
+  if (caller.agent !== undefined && agent !== caller.agent)
+    throw notYours("agent", `agent ${agent}`);
   const asked = expiresInMs === undefined ? expiresAt : now + expiresInMs;
-  const until = Math.min(asked ?? Number.POSITIVE_INFINITY, caller.expiresAt ?? Number.POSITIVE_INFINITY);
+  const until = Math.min(
+    asked ?? Number.POSITIVE_INFINITY,
+    caller.expiresAt ?? Number.POSITIVE_INFINITY,
+  );
   return {
     ...{ name: named, capabilities, createdBy: caller.actor },
     ...(Number.isFinite(until) && { expiresAt: Math.round(until) }),
