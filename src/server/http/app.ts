@@ -195,7 +195,6 @@ async function findCaller(
 ): Promise<Caller> {
   const { auth, tokens } = backend;
   if (route.needs === "nothing") return anonymous;
-  await limits.mayTry(request.peer.address);
   try {
     return await callerOf(request, auth, tokens);
   } catch (error) {

@@ -35,13 +35,6 @@ export class Limits {
       .catch(tooMany("too_many_requests", "Too many requests; slow down."));
   }
 
-  /** Refuses an address that has sent too many wrong tokens, before anybody looks at another. */
-  async mayTry(address: string): Promise<void> {
-    const known = await this.#failures.get(address);
-    if (known !== null && known.consumedPoints > failuresMax)
-      tooMany("too_many_failures", failuresMessage)(known);
-  }
-
   /** Counts a request whose token was no good. */
   async failure(address: string): Promise<void> {
     await this.#failures.consume(address).catch(tooMany("too_many_failures", failuresMessage));

@@ -135,6 +135,27 @@ describe("a token", () => {
     expect(body.entries).toMatchObject([{ agent: "web.1" }]);
   });
 
+  it("gives on no more than it has: its agent, its time, and its name", async () => {
+    const { api, engine } = await scene();
+    const agent = "node-7";
+    const until = new Date(engine.now() + 60_000).toISOString();
+    const bound = await tokenFor(engine, ["admin.mutate"], {
+      agent,
+      expiresAt: engine.now() + 60_000,
+    });
+    const make = (more: object) =>
+      api.post(
+        "/v1/tokens",
+        { name: "next", capabilities: ["admin.mutate"], ...more },
+        { token: bound },
+      );
+    const { status, body } = await make({});
+    expect([status, body.agent]).toEqual([201, agent]);
+    expect(Date.parse(body.expiresAt)).toBeLessThanOrEqual(Date.parse(until) + 1_000);
+    expect((await make({ agent: "node-8" })).status).toBe(403);
+    expect((await make({ name: "local" })).body.error.details.reason).toBe("name_reserved");
+  });
+
   it("works for its own services only, also by the id of a job", async () => {
     const { api, engine, token } = await scene();
     const created = await api.post("/v1/jobs", { service: "b", type: "t", payload: {} }, { token });
@@ -142,9 +163,11 @@ describe("a token", () => {
     const own = await tokenFor(engine, ["work:a"]);
     const ask = { service: "b", worker: "w-1", types: [{ type: "t" }] };
     const path = `/v1/work/jobs/${id}`;
+    const renewal = { leases: [{ jobId: id, token: 1 }] };
+    const renewed = await api.post("/v1/work/renewals", renewal, { token: own });
+    expect(renewed.body.entries).toEqual([{ jobId: id, outcome: "lost" }]);
     const answers = await Promise.all([
       api.post("/v1/work/claims", ask, { token: own }),
-      api.post("/v1/work/renewals", { leases: [{ jobId: id, token: 1 }] }, { token: own }),
       api.post(`${path}/progress`, { token: 1, progress: {} }, { token: own }),
       api.post(`${path}/logs`, { token: 1, entries: [{ message: "x" }] }, { token: own }),
       api.post(`${path}/settle`, { token: 1, outcome: "released" }, { token: own }),
