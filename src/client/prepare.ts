@@ -10,6 +10,7 @@ import type { EventOf } from "../core/event.js";
 import type { Actor, JobContext, JobKeyPolicy } from "../core/job.js";
 import { type Json, jsonText } from "../core/json.js";
 import { deriveKey } from "../core/keys.js";
+import { isSealed } from "../core/secrets.js";
 import { recordId } from "../engine/record.js";
 import { type BlockerInputs, blockersOf, ownBlocker } from "./blockers.js";
 import type { Client } from "./client.js";
@@ -221,9 +222,11 @@ function storedPayload(
     return invalidPayload(target.type, [{ path: "", message }]);
   }
   const text = jsonText(value);
-  return text.ok
-    ? { json: JSON.parse(text.text) as Json }
-    : invalidPayload(target.type, [text.problem]);
+  if (!text.ok) return invalidPayload(target.type, [text.problem]);
+  const json = JSON.parse(text.text) as Json;
+  if (!isSealed(json)) return { json };
+  const message = "looks like an encrypted payload; a payload may not have the members of one";
+  return invalidPayload(target.type, [{ path: "/$sealed", message }]);
 }
 
 function keyPolicy(target: CreateTarget, payload: Json): JobKeyPolicy | InvalidPayload | null {

@@ -7,10 +7,10 @@ import { type Backoff, backoffProblem } from "../core/retry.js";
 import type { JobDefinition, JobEntries, Schema, ServiceContract } from "./definition.js";
 import { jsonSchemaCheck } from "./json-schema-check.js";
 import type { JobManifest, Manifest } from "./manifest.js";
-import { type JobSettings, jobDefaults } from "./settings.js";
+import { type JobSettings, jobDefaults, type RetentionOptions } from "./settings.js";
 
 /** Reads a contract from its manifest. */
-export function contractFrom({ service, jobs }: Manifest): ServiceContract {
+export function contractFrom({ service, jobs, retention }: Manifest): ServiceContract {
   const byType = new Map<string, JobDefinition[]>();
   for (const job of jobs) {
     const definitions = byType.get(job.type) ?? [];
@@ -21,7 +21,12 @@ export function contractFrom({ service, jobs }: Manifest): ServiceContract {
     const [only] = definitions;
     return [type, definitions.length === 1 && only ? only : { kind: "versions", definitions }];
   });
-  return { kind: "service", name: service, jobs: Object.fromEntries(entries) as JobEntries };
+  return {
+    kind: "service",
+    name: service,
+    jobs: Object.fromEntries(entries) as JobEntries,
+    ...(retention && { retention: revived(retention) as RetentionOptions }),
+  };
 }
 
 function definitionFrom({ payload, result, hasResult, settings }: JobManifest): JobDefinition {
@@ -39,11 +44,16 @@ const anything: Schema = {
 };
 
 function settingsFrom(json: { readonly [name: string]: Json }): JobSettings {
-  const settings = JSON.parse(JSON.stringify(json), (_, value: unknown) =>
-    value === "forever" ? Number.POSITIVE_INFINITY : value,
-  ) as JobSettings;
+  const settings = revived(json) as JobSettings;
   const isKnown = (settings.backoff as unknown) !== "custom" && isBackoff(settings.backoff);
   return isKnown ? settings : { ...settings, backoff: jobDefaults.backoff };
+}
+
+/** What was kept for good is a word in a manifest. */
+function revived(json: { readonly [name: string]: Json }): unknown {
+  return JSON.parse(JSON.stringify(json), (_, value: unknown) =>
+    value === "forever" ? Number.POSITIVE_INFINITY : value,
+  );
 }
 
 function isBackoff(value: unknown): value is Backoff {

@@ -3,6 +3,7 @@
  * that can be stored, shown and compared.
  */
 import { canonicalHash, type Json } from "../core/json.js";
+import { redact } from "../core/secrets.js";
 import { type BoundJob, boundJobs, type ServiceContract } from "./definition.js";
 import { jsonSchemaOf } from "./schema.js";
 
@@ -30,6 +31,8 @@ export interface Manifest {
   readonly jobs: readonly JobManifest[];
   /** What the service starts by itself, by name; left out where there is nothing. */
   readonly schedules?: { readonly [name: string]: Json };
+  /** How long ended jobs are kept where their type says nothing; left out where the service says nothing. */
+  readonly retention?: { readonly [state: string]: Json };
   /** The hash of everything above: equal for equal contracts. */
   readonly signature: string;
 }
@@ -37,14 +40,32 @@ export interface Manifest {
 /** Writes the manifest of a contract. */
 export function manifest(contract: ServiceContract): Manifest {
   const jobs = boundJobs(contract).map(jobManifest).sort(byTypeAndVersion);
-  const { schedules } = contract;
+  const { retention } = contract;
+  const schedules = shownSchedules(contract);
   const content = {
     manifest: manifestVersion,
     service: contract.name,
     jobs,
     ...(schedules === undefined ? null : { schedules: plainJson(schedules) }),
+    ...(retention === undefined ? null : { retention: plainJson(retention) }),
   };
   return { ...content, signature: canonicalHash(content) };
+}
+
+/** Schedules as everybody may see them: without what the types of their jobs mark as secret. */
+function shownSchedules(contract: ServiceContract): object | undefined {
+  const { schedules } = contract;
+  if (schedules === undefined) return undefined;
+  const secrets = new Map(
+    boundJobs(contract).map(({ type, definition }) => [type, definition.settings.secret?.payload]),
+  );
+  const entries = Object.entries(schedules).map(([name, schedule]) => {
+    return [
+      name,
+      { ...schedule, payload: redact(schedule.payload as Json, secrets.get(schedule.type)) },
+    ];
+  });
+  return Object.fromEntries(entries);
 }
 
 function jobManifest({ type, queue, definition }: BoundJob): JobManifest {

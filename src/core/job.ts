@@ -43,6 +43,16 @@ export interface JobKey {
 /** Who caused an event, such as `worker:web-1`, `client:api`, `keeper:web-2` or `admin:anna`. */
 export type Actor = `${"client" | "worker" | "keeper" | "admin"}:${string}`;
 
+/** Who acts for a worker that speaks HTTP. It has no code of the contract's, so that others call its hooks. */
+export function httpWorker(instance: string): Actor {
+  return `worker:http/${instance}`;
+}
+
+/** Whether whoever caused an event calls the hooks of its outcome itself. */
+export function callsHooks(actor: Actor): boolean {
+  return actor.startsWith("worker:") && !actor.startsWith("worker:http/");
+}
+
 /** Where a job's work belongs in a larger request. Never changes after creation. */
 export interface JobContext {
   readonly requestId: string;

@@ -9,7 +9,7 @@ import { definitionsOf, type ServiceContract } from "../contract/definition.js";
 import { type AnyHooks, hasEndHooks, outcomeHook } from "../contract/hooks.js";
 import type { JobEvent } from "../core/event.js";
 import { fold } from "../core/evolve.js";
-import { isEnded, type Job } from "../core/job.js";
+import { callsHooks, isEnded, type Job } from "../core/job.js";
 import type { FeedExtent, FeedItem } from "../engine/engine.js";
 import { jobFields } from "../engine/logger.js";
 import { recordId } from "../engine/record.js";
@@ -213,8 +213,8 @@ export class EndHooks {
     const actor = `keeper:${this.#runtime.instance}` as const;
     const outcome = outcomeHook(job);
     // A worker that gives an outcome calls this one itself.
-    const isWorkers = event.actor.startsWith("worker:");
-    if (outcome !== null && !isWorkers) await callHook(this.#runtime, actor, hooks, outcome, job);
+    if (outcome !== null && !callsHooks(event.actor))
+      await callHook(this.#runtime, actor, hooks, outcome, job);
     await callHook(this.#runtime, actor, hooks, "onEnd", job);
   }
 

@@ -69,3 +69,20 @@ it("a stop answers whoever waits for work", async () => {
   await stop();
   expect(await waiting).toEqual([]);
 });
+
+it("a contract with schedules and retention is accepted, and its secrets are hidden in schedules", async () => {
+  const { api } = await openServer({ url: await freshPlace(sqlite), keeper: false });
+  const payload = z.object({ password: z.string() });
+  const jobs = { sync: defineJob({ payload, secret: { payload: ["/password"] } }) };
+  const retention = { completed: Number.POSITIVE_INFINITY };
+  const nightly = { type: "sync", payload: { password: "declared" }, cron: "0 3 * * *" } as const;
+  const contract = defineService("shop", jobs, { retention, schedules: { nightly } });
+  expect((await api.accept(contract)).status).toBe(200);
+  const accepted = await api.get("/v1/contracts/shop");
+  expect(accepted.body.manifest.retention).toEqual({ completed: "forever" });
+  expect(JSON.stringify(accepted.body)).not.toContain("declared");
+  const asked = { service: "shop", name: "own", type: "sync", payload: { password: "sesame" } };
+  const made = await api.post("/v1/schedules", { ...asked, everyMs: 60_000 });
+  expect(made.body.payload).toEqual({ password: "[redacted]" });
+  expect(JSON.stringify((await api.get("/v1/schedules/shop")).body)).not.toContain("sesame");
+});

@@ -9,7 +9,7 @@ import { type JobSettings, jobDefaults } from "../../contract/settings.js";
 import type { Command } from "../../core/command.js";
 import { decide } from "../../core/decide.js";
 import { evolve } from "../../core/evolve.js";
-import type { Actor, Job, JobError } from "../../core/job.js";
+import { type Actor, httpWorker, type Job, type JobError } from "../../core/job.js";
 import { type Json, jsonText } from "../../core/json.js";
 import { retryDelayMs } from "../../core/retry.js";
 import { StoreBusy } from "../../engine/errors.js";
@@ -71,7 +71,7 @@ export async function boundJob(
 }
 
 function workerOf({ worker = "http" }: Job): Actor {
-  return `worker:${worker}`;
+  return httpWorker(worker);
 }
 
 /** Refuses a result that does not fit its schema or cannot be stored; the worker may mend it. */

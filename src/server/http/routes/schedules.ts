@@ -3,8 +3,10 @@
  */
 import { z } from "zod";
 import { type Schedule, Schedules } from "../../../client/schedules.js";
+import { boundJobs, type ServiceContract } from "../../../contract/definition.js";
 import type { ScheduleInput } from "../../../contract/schedules.js";
 import { catchUpPolicies, everyMinMs, overlapPolicies } from "../../../core/schedule.js";
+import { redact } from "../../../core/secrets.js";
 import { given } from "../given.js";
 import { errorOut } from "../openapi.js";
 import { ok, type Route, type RouteRequest, route } from "../route.js";
@@ -98,8 +100,10 @@ export const scheduleRoutes: readonly Route[] = [
     params: z.object({ service: name("service") }),
     answers: { 200: { description: "The schedules.", body: listOf(scheduleOut) } },
     handle: async (request) => {
-      const schedules = await schedulesOf(request, request.params.service);
-      return ok({ entries: (await schedules.list().orThrow()).map(scheduleBody) });
+      const { service } = request.params;
+      const entries = await (await schedulesOf(request, service)).list().orThrow();
+      const contract = await request.backend.services.contract(service);
+      return ok({ entries: entries.map((schedule) => scheduleBody(schedule, contract)) });
     },
   }),
   route({
@@ -126,7 +130,7 @@ export const scheduleRoutes: readonly Route[] = [
         payload: payloadOf({ payload, payload_base64 }),
       } as ScheduleInput;
       const schedules = await schedulesOf(request, service);
-      const body = scheduleBody(await schedules.create(named, spec).orThrow());
+      const body = await bodyOf(request, await schedules.create(named, spec).orThrow());
       return { status: 201, body, headers: { Location: `/v1/schedules/${service}/${named}` } };
     },
   }),
@@ -142,7 +146,7 @@ export const scheduleRoutes: readonly Route[] = [
     handle: async (request) => {
       const { service, name: named } = request.params;
       const schedules = await schedulesOf(request, service);
-      return ok(scheduleBody(await schedules.get(named).orThrow()));
+      return ok(await bodyOf(request, await schedules.get(named).orThrow()));
     },
   }),
   command("pause", "Stop firing; instants that come meanwhile are not made up for."),
@@ -225,7 +229,7 @@ function command(what: "pause" | "resume", summary: string): Route {
     handle: async (request) => {
       const { service, name: named } = request.params;
       const schedules = await schedulesOf(request, service);
-      return ok(scheduleBody(await schedules[what](named).orThrow()));
+      return ok(await bodyOf(request, await schedules[what](named).orThrow()));
     },
   });
 }
@@ -238,16 +242,22 @@ async function schedulesOf(
   return new Schedules(client, await backend.services.contract(service));
 }
 
-function scheduleBody({
-  at,
-  createdAt,
-  nextAt,
-  lastFired,
-  lastSkipped,
-  ...rest
-}: Schedule): unknown {
+async function bodyOf(
+  { backend }: Pick<RouteRequest, "backend">,
+  schedule: Schedule,
+): Promise<unknown> {
+  return scheduleBody(schedule, await backend.services.contract(schedule.service));
+}
+
+/** A schedule for the wire, without what its job's type marks as secret. */
+function scheduleBody(schedule: Schedule, contract: ServiceContract): unknown {
+  const { at, createdAt, nextAt, lastFired, lastSkipped, payload, ...rest } = schedule;
+  const bound = boundJobs(contract).find(
+    ({ type, definition }) => type === rest.type && definition.settings.version === rest.version,
+  );
   return {
     ...rest,
+    payload: redact(payload, bound?.definition.settings.secret?.payload),
     ...(at === undefined ? null : { at: timeText(at) }),
     createdAt: timeText(createdAt),
     nextAt: nextAt === null ? null : timeText(nextAt),

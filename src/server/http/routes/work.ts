@@ -7,7 +7,7 @@ import { jobNotFound } from "../../../client/errors.js";
 import { jobDefaults } from "../../../contract/settings.js";
 import type { Command } from "../../../core/command.js";
 import { decide } from "../../../core/decide.js";
-import type { Job, JobError } from "../../../core/job.js";
+import { httpWorker, type Job, type JobError } from "../../../core/job.js";
 import type { Json } from "../../../core/json.js";
 import type { HeldLease, RenewOutcome } from "../../../engine/engine.js";
 import { type Caller, may } from "../caller.js";
@@ -344,7 +344,7 @@ async function ownJob({ backend, caller, params }: OfJob): Promise<Job> {
 async function note(request: OfJob, wish: object): Promise<Answer> {
   const { engine, ids } = request.backend;
   const job = await ownJob(request);
-  const actor = `worker:${job.worker ?? "http"}`;
+  const actor = httpWorker(job.worker ?? "unknown");
   const command = { ...wish, eventId: ids.eventId(), actor } as Command;
   const decision = decide(job, command, engine.now());
   const [isStored = false] = decision.ok ? await engine.note([decision.event]) : [];

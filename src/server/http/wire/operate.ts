@@ -90,11 +90,11 @@ export const serviceOut = z
 
 /** A manifest, as `contract export` writes it. */
 export const manifestShape = z
-  .object({
+  .looseObject({
     manifest: z.number().int(),
     service: z.string(),
     jobs: z.array(
-      z.object({
+      z.looseObject({
         type: z.string(),
         version: z.number().int(),
         queue: z.string(),
@@ -104,6 +104,8 @@ export const manifestShape = z
         settings: z.record(z.string(), anyJson),
       }),
     ),
+    schedules: z.record(z.string(), anyJson).optional(),
+    retention: z.record(z.string(), anyJson).optional(),
     signature: z.string(),
   })
   .meta({ id: "Manifest" });
