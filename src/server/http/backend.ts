@@ -71,6 +71,8 @@ export class Services {
   readonly #activeTrace: ActiveTrace;
   readonly #known = new Map<string, Known>();
   readonly #operator: Client;
+  /** Called when a request has named a service that none had named before. */
+  onNamed: () => void = () => {};
 
   constructor(parts: Omit<Runtime, "service">, activeTrace: ActiveTrace) {
     this.#parts = parts;
@@ -147,6 +149,7 @@ export class Services {
     const oldest = this.#known.size >= servicesMax ? this.#known.keys().next().value : undefined;
     if (oldest !== undefined) this.#known.delete(oldest);
     this.#known.set(service, fresh);
+    if (known === undefined) this.onNamed();
     return fresh;
   }
 }

@@ -10,6 +10,7 @@ import { serviceNames } from "./routes/services.js";
 
 /** How often services are looked for. */
 const lookMs = 5_000;
+const soonMs = 100;
 
 /** How many services a server tends. */
 const keepersMax = 200;
@@ -34,6 +35,7 @@ export class Keepers {
   /** Looks for services, now and again. Resolves after the first look. */
   start(): Promise<void> {
     this.#look();
+    this.#backend.services.onNamed = () => this.#lookSoon();
     return this.#looking;
   }
 
@@ -45,7 +47,15 @@ export class Keepers {
     await Promise.all([...this.#kept.values()].map(({ keeper }) => keeper.stop()));
   }
 
+  /** A service was named; what the request makes of it is there in a moment. */
+  #lookSoon(): void {
+    if (this.#callOff === undefined) return;
+    this.#callOff();
+    this.#callOff = this.#backend.clock.after(soonMs, () => this.#look());
+  }
+
   #look(): void {
+    this.#callOff = undefined;
     this.#looking = this.#keepAll().finally(() => {
       if (!this.#isStopped) this.#callOff = this.#backend.clock.after(lookMs, () => this.#look());
     });
