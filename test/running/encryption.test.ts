@@ -128,17 +128,32 @@ it("seals what chains pass on and are completed with", async () => {
 it("does not open what was moved to another job", async () => {
   const open = await opener(memory);
   const service = await open({ keys: [first] });
-  const plain = await open();
   const { id } = await service.jobs.charge.create({ card: "4242" }).orThrow();
-  const [sealed] = await service.engine.load([id]);
-  const moved = await plain.untyped.create("elsewhere", sealed?.job.payload ?? null).orThrow();
-  service.route("", () => "opened");
+  const [sealed] = await service.engine.load([id], { history: true });
+  const [created] = sealed?.events ?? [];
+  if (created === undefined) throw new Error("The job has no history.");
+  // Who can write to the store can put it into another job.
+  const job = { service: created.service, type: created.type, id: "moved" };
+  const event = { ...created, id: "moved-created", jobId: job.id };
+  await service.engine.append([{ job, expect: { version: 0 }, event }]);
   service.jobs.charge.handle(() => ({ receipt: "opened" }));
   await service.start();
-  await service.ref(moved.id).wait();
-  expect(await service.ref(moved.id).get().orThrow()).toMatchObject({
+  await service.ref(job.id).wait();
+  expect(await service.ref(job.id).get().orThrow()).toMatchObject({
     state: "failed",
     error: { reason: "encryption", code: "encryption_invalid" },
+  });
+});
+
+it("takes no payload that looks like an encrypted one", async () => {
+  const open = await opener(memory);
+  const [service, plain] = [await open({ keys: [first] }), await open()];
+  const { id } = await service.jobs.charge.create({ card: "4242" }).orThrow();
+  const [sealed] = await service.engine.load([id]);
+  const refused = await plain.untyped.create("elsewhere", sealed?.job.payload ?? null);
+  expect(refused.isErr() && refused.error).toMatchObject({
+    _tag: "InvalidPayload",
+    issues: [{ path: "/$sealed" }],
   });
 });
 
