@@ -9,6 +9,8 @@ export default defineConfig({
     globalSetup: ["test/support/postgres-setup.ts", "test/support/nats-setup.ts"],
     environment: "node",
     pool: "forks",
+    // Many tests wait for servers and processes, so that two files at a time fill two cores.
+    maxWorkers: 2,
     testTimeout: 30_000,
     hookTimeout: 30_000,
     reporters: ["default", new SummaryReporter()],

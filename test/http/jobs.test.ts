@@ -232,7 +232,7 @@ describe.each(apiStores)("on $name", (store) => {
     expect(await actorsOf(api, id)).toEqual([
       ["created", "admin:local"],
       ["started", "worker:python-1"],
-      ["dead", "worker:python-1"],
+      ["dead", "worker:http/python-1"],
       ["dismissed", "admin:local"],
     ]);
   });
