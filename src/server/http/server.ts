@@ -68,11 +68,10 @@ export async function startServer(options: ServerOptions = {}): Promise<RunningS
   const stopping = new AbortController();
   let listener: Listener;
   try {
-    await metrics.start();
     await keepers?.start();
     listener = await listen(binding, options, (port) =>
       createApp({
-        backend: { ...backend, metrics },
+        backend: { ...backend, metrics: whenAsked(metrics) },
         limits,
         ...guardOf(auth, port, options.allowedHosts),
         stopping: stopping.signal,
@@ -100,6 +99,17 @@ export async function startServer(options: ServerOptions = {}): Promise<RunningS
     stop: () => {
       stopped ??= stop();
       return stopped;
+    },
+  };
+}
+
+/** Metrics follow the feed from when they are first asked for: a server that nobody watches does without. */
+function whenAsked(metrics: Metrics): NonNullable<Backend["metrics"]> {
+  return {
+    contentType: metrics.contentType,
+    text: async () => {
+      await metrics.start();
+      return metrics.text();
     },
   };
 }
