@@ -3,13 +3,13 @@
  */
 import { once } from "node:events";
 import { InvalidOption } from "../client/errors.js";
+import { given as defined } from "../client/reads.js";
 import type { Engine } from "../engine/engine.js";
 import type { Logger } from "../engine/logger.js";
 import { openEngine } from "../engine/open.js";
 import { type RunningServer, startServer } from "../server/http/server.js";
 import type { ServerOptions } from "../server/http/server-options.js";
 import { Failure } from "./failure.js";
-import { given as defined } from "./given.js";
 import { loggerOf } from "./logger.js";
 import type { Session } from "./session.js";
 import { type Given, isOn, numberValue, settingValue } from "./settings.js";

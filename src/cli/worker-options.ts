@@ -1,9 +1,10 @@
 /**
  * How a worker is connected, as the settings say.
  */
+
+import { given as defined } from "../client/reads.js";
 import type { Logger } from "../engine/logger.js";
 import type { ConnectOptions } from "../service/connect.js";
-import { given as defined } from "./given.js";
 import type { Session } from "./session.js";
 import { numberValue, settingValue } from "./settings.js";
 import { signingOptions } from "./signing-options.js";

@@ -43,7 +43,8 @@ it("loses nothing and exceeds nothing while workers and the server are killed", 
 it("loses nothing while the servers of a cluster are killed one after the other", {
   timeout: 180_000,
 }, async () => {
-  const [workers, jobs] = [2, 400];
+  // Many creates meet a cluster without a leader; so many are tried that enough of them are acknowledged.
+  const [workers, jobs] = [2, 800];
   const cluster = await ownNatsCluster({ syncAlways: true });
   const folder = await freshFolder();
   const { engine, fleet, acknowledged } = await runCrash({
@@ -57,8 +58,7 @@ it("loses nothing while the servers of a cluster are killed one after the other"
       await Promise.all([fleet.trouble(random.fork()), killServers(cluster, random.fork())]);
     },
   });
-  // How many creates get through depends on how long the cluster is without a leader.
-  expect(acknowledged).toBeGreaterThan(jobs / 10);
+  expect(acknowledged).toBeGreaterThan(100);
   expect(fleet.killed).toHaveLength(3 * workers);
   await engine.close();
 });
