@@ -143,12 +143,13 @@ function addBlockers(
 /** Signs where there are keys, and passes on what was signed elsewhere. */
 function addSignature(
   command: Writable<CreateCommand>,
-  { runtime: { signing } }: Client,
+  { runtime: { signing, engine } }: Client,
   { signature: given }: AnyCreateOptions,
   now: number,
 ): SignatureRequired | SignatureInvalid | null {
   if (signing === undefined && given === undefined) return null;
-  const signature = signing === undefined ? given : signing.signatureOf(command, given, now);
+  const signature =
+    signing === undefined ? given : signing.signatureOf(command, given, now, engine.now());
   if (signature instanceof SignatureRequired || signature instanceof SignatureInvalid)
     return signature;
   if (signature) command.signature = signature;

@@ -77,13 +77,14 @@ export class Signing {
   signatureOf(
     job: SignedJob,
     given: JobSignature | undefined,
+    createdAt: number,
     now: number,
   ): JobSignature | null | SignatureRequired | SignatureInvalid {
     if (given !== undefined) {
-      const problem = this.problem({ ...job, signature: given, createdAt: now }, now);
+      const problem = this.problem({ ...job, signature: given, createdAt }, now);
       return problem === null ? given : signatureError(job.id, problem);
     }
-    if (this.#private !== undefined) return this.#sign(job, now);
+    if (this.#private !== undefined) return this.#sign(job, createdAt, now);
     if (this.#publics.length === 0 || this.#isOptional) return null;
     const message = `Job ${job.id} needs a signature, and this process has no private key: give signing.sign at connect, or a signature.`;
     return new SignatureRequired({ id: job.id, message });
@@ -109,10 +110,11 @@ export class Signing {
     return null;
   }
 
-  #sign(job: SignedJob, createdAt: number): JobSignature {
+  /** A job that counts as created earlier, as one of a schedule does, has its whole time from now on. */
+  #sign(job: SignedJob, createdAt: number, now: number): JobSignature {
     const expiresMs = this.#expiresMs;
     const times =
-      expiresMs === undefined ? { createdAt } : { createdAt, expiresAt: createdAt + expiresMs };
+      expiresMs === undefined ? { createdAt } : { createdAt, expiresAt: now + expiresMs };
     return { ...times, value: signed(job, times, this.#private as KeyObject) };
   }
 

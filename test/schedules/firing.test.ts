@@ -223,6 +223,18 @@ it("keeps trying when the store does not answer", async () => {
   await keeper.stop();
 });
 
+it("signs what it makes up for so that it may still run", async () => {
+  const { privateKey } = generateSigningKeys();
+  const { workshop, create, idOf } = shop();
+  await create({ catchUp: "all" });
+  const signing = new Signing({ sign: privateKey, expiresMs: 60_000 });
+  const runtime = { ...workshop.runtime("k1"), signing };
+  await workshop.clock.leap(2 * hourMs);
+  await createKeeper({ runtime, contract }).tick();
+  const [loaded] = await workshop.engine.load([idOf(1)]);
+  expect(loaded?.job.signature?.expiresAt).toBe(workshop.engine.now() + 60_000);
+});
+
 it("signs what it makes with the key of the process that leads, and makes nothing without one", async () => {
   const { publicKey, privateKey } = generateSigningKeys();
   const fired = async (signing: SigningOptions) => {
