@@ -43,7 +43,13 @@ import type { TransactionClient } from "./transactions/transaction-client.js";
 import { type WaitFailure, type WaitOptions, waitChecks, waitForJob } from "./wait.js";
 
 /** How many of them go to the store at a time, so that it stores some while the next are being prepared. */
-const createManyPart = 250;
+const createManyPart = 256;
+
+/** The first part is small, so that the store has something to do soon. */
+const firstPart = 32;
+
+/** Answers come between turns, and so the store can be sent the next part while the one after is being prepared. */
+const nextTurn = () => new Promise<void>((resolve) => setImmediate(resolve));
 
 /** A run waits for its job, which nobody can start before the caller's transaction ends. */
 const { tx: _tx, ...createChecksOfRun } = createChecks;
@@ -300,11 +306,14 @@ export class JobCreator<
     if (problem !== null) return Result.err(problem);
     const chosenIds = new Set<string>();
     const parts: Promise<Created<JobRef<Payload, Value>>>[] = [];
-    for (let start = 0; start < jobs.length; start += createManyPart) {
-      const part = jobs.slice(start, start + createManyPart);
+    let size = firstPart;
+    for (let start = 0; start < jobs.length; size = Math.min(size * 2, createManyPart)) {
+      const part = jobs.slice(start, start + size);
+      start += size;
       // A job may wait for one that comes before it in the same call.
       if (part.some((job) => isObject(job) && job.blockers !== undefined)) await Promise.all(parts);
       parts.push(this.#createPrepared(await this.#prepareMany(part, chosenIds)));
+      await nextTurn();
     }
     return Result.ok((await Promise.all(parts)).flat());
   }

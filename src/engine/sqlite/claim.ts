@@ -11,25 +11,49 @@ import { laneNumber } from "../sql/log.js";
 import { endStatement } from "../sql/place.js";
 import { readEvents } from "../sql/read.js";
 import { readRecord } from "../sql/records.js";
-import { type EventValues, eventValues, type HeadValues } from "../sql/rows.js";
-import { freeKeySlot, insertLease, promoteDue, sweepSlots } from "../sql/slim.js";
-import { arrays, type SqlRow, type SqlValue, type Statement, type Step } from "../sql/statement.js";
+import { eventValues } from "../sql/rows.js";
+import { freeKeySlot, promoteDue, sweepSlots } from "../sql/slim.js";
+import { arrays, type SqlRow, type SqlValue, type Step } from "../sql/statement.js";
 import type { Transaction } from "../sql/transaction.js";
 import { insertEvent } from "./dialect.js";
 import { insertMany } from "./insert.js";
 
 /**
- * A claimed job as one flat list, which is cheap to carry from thread to thread: the values of its head,
- * the end of its lease, then the values of one event after the other, `started` the last of them.
+ * A claimed job as one flat list, which is cheap to carry from thread to thread: where its lane stands in the ask,
+ * its id and its context. One that was never tried has but its creation in the log, of which the rest follows
+ * with the id of `started`; of others the values of all events do, `started` the last of them.
  */
-export type ClaimedValues = readonly SqlValue[];
+export type ClaimedValues = FreshValues | TriedValues;
 
-/** Where the end of the lease stands, and where the events begin. */
-export const leaseUntilIndex = 4;
-export const claimedHeadLength = 5;
+/** A claimed job that was never tried. */
+export type FreshValues = readonly [
+  isFresh: 1,
+  lane: number,
+  id: string,
+  context: string,
+  createdAt: number,
+  createdId: string,
+  createdBy: string,
+  createdBody: string,
+  startedId: string,
+];
+
+/** A claimed job that was tried before, or noted upon. */
+export type TriedValues = readonly [
+  isFresh: 0,
+  lane: number,
+  id: string,
+  context: string,
+  ...events: SqlValue[],
+];
+
+/** Where the events of a job that was tried before begin. */
+export const triedHeadLength = 4;
 
 /** What a claim gave, as rows. */
 export interface ClaimRows {
+  /** When the jobs were started; their leases count from then. */
+  readonly at: number;
   readonly jobs: readonly ClaimedValues[];
   readonly nextDueAt: number | null;
 }
@@ -41,14 +65,14 @@ const roundsMax = 20;
 export function* claimJobs(tx: Transaction, ask: ClaimAsk): Step<ClaimRows> {
   yield* sweepSlots(tx);
   const left: CapsLeft = new Map();
-  const lanes: OpenLane[] = [];
+  const lanes: AskedLane[] = [];
   const numbers: number[] = [];
-  for (const lane of ask.lanes) {
+  for (const [place, lane] of ask.lanes.entries()) {
     const number = yield* laneNumber(tx, { ...lane, typeVersion: versionOf(lane) });
     numbers.push(number);
     yield* promoteDue(tx, number);
     if (yield* isPaused(tx, lane)) continue;
-    lanes.push({ lane, number, caps: yield* countCaps(tx, lane, left), free: lane.free });
+    lanes.push({ lane, place, number, caps: yield* countCaps(tx, lane, left), free: lane.free });
   }
   const jobs: ClaimedValues[] = [];
   for (let round = 0; round < roundsMax && jobs.length < ask.limit; round++) {
@@ -58,13 +82,13 @@ export function* claimJobs(tx: Transaction, ask: ClaimAsk): Step<ClaimRows> {
       const start = yield* startOrExpire(tx, candidate, ask.worker, left);
       if (start) starts.push(start);
     }
-    yield* leaveLine(tx, starts, starts.length === found.length);
-    for (const claimed of yield* storeStarts(tx, starts, ask.worker)) jobs.push(claimed);
+    yield* leaveLine(tx, starts, ask.worker, starts.length === found.length);
+    for (const claimed of yield* storeStarts(tx, starts)) jobs.push(claimed);
     if (starts.length === found.length) break;
     // There may be more behind those that were passed over, which whoever claims next will find.
     if (round === roundsMax - 1) tx.woke.ready = true;
   }
-  return { jobs, nextDueAt: jobs.length < ask.limit ? yield* nextDue(numbers) : null };
+  return { at: tx.now, jobs, nextDueAt: jobs.length < ask.limit ? yield* nextDue(numbers) : null };
 }
 
 function* isPaused(tx: Transaction, lane: ClaimLane): Step<boolean> {
@@ -76,41 +100,35 @@ function* isPaused(tx: Transaction, lane: ClaimLane): Step<boolean> {
 type ReadyRow = readonly [
   n: number,
   id: string,
-  lane: number,
   rank: number,
   runAt: number,
-  state: "pending" | "retry",
-  version: number,
-  run: number,
-  tries: number,
-  token: number,
   deadline: number | null,
-  key: string | null,
-  keyMax: number | null,
+  isFresh: 0 | 1,
   context: string,
-  createdState: string,
   createdAt: number,
   createdId: string,
   createdBy: string,
   createdBody: string,
-  noted: number,
-  startedAt: number | null,
 ];
 
-const selectReady = `SELECT r.n, r.id, r.lane, r.rank, r.run_at, r.state, r.version, r.run, r.tries, r.token, r.deadline,
-    r.key, r.key_max, e.context, e.state, e.at, e.id, e.actor, e.body, r.noted, r.started_at
+const selectReady = `SELECT r.n, r.id, r.rank, r.run_at, r.deadline, r.version = 1 AND r.noted = 0, e.context, e.at, e.id, e.actor, e.body
   FROM ready r JOIN events e ON e.seq = r.n
   WHERE r.lane = ? AND r.run_at <= ? ORDER BY r.rank, r.run_at, r.id LIMIT ?`;
 
+/** A lane that can be claimed from now, and where it stands in the ask. */
+interface AskedLane extends OpenLane {
+  readonly place: number;
+}
+
 interface Candidate {
-  readonly open: OpenLane;
+  readonly open: AskedLane;
   readonly row: ReadyRow;
 }
 
 /** The first in line over all lanes, in the order of claims, as far as places and caps reach. */
 function* candidates(
   tx: Transaction,
-  lanes: readonly OpenLane[],
+  lanes: readonly AskedLane[],
   limit: number,
   left: CapsLeft,
 ): Step<readonly Candidate[]> {
@@ -126,7 +144,7 @@ function* candidates(
 }
 
 function compareRows(a: ReadyRow, b: ReadyRow): number {
-  return a[3] - b[3] || a[4] - b[4] || (a[1] < b[1] ? -1 : 1);
+  return a[2] - b[2] || a[3] - b[3] || (a[1] < b[1] ? -1 : 1);
 }
 
 /** Events are stored without the context, which stands beside the first one. */
@@ -144,78 +162,118 @@ function* startOrExpire(
   worker: string,
   left: CapsLeft,
 ): Step<Start | null> {
-  const [n, id, lane, , , state, version, run, tries, token, deadline, key] = row;
+  const [n, id, , , deadline, isFresh] = row;
   const { service, type } = open.lane;
+  const isLate = claimVerdict({ deadline }, tx.now) === "expire";
+  const last = isFresh === 1 && !isLate ? neverTried : yield* lastPlace(open, row);
+  const { state, version, run, tries, token } = last;
   const job = { id, service, type, state, version, run, tries, token, context: notStored };
   const origin = { eventId: tx.eventId(), actor: `worker:${worker}` as Actor };
-  if (claimVerdict({ deadline }, tx.now) === "expire") {
-    yield remove(row);
+  if (isLate) {
+    yield { sql: `DELETE FROM ready ${ofOne}`, values: lineEnd(open, row) };
     const event = expiredEvent({ ...job, deadline: deadline ?? 0 }, origin, tx.now);
-    yield* expireJob(tx, { n, lane, key, token, startedAt: row[20] }, event);
+    yield* expireJob(
+      tx,
+      { n, lane: open.number, token, key: last.key, startedAt: last.startedAt },
+      event,
+    );
     return null;
   }
   if (!takePlace(open, left)) return null;
   return { open, row, started: startedEvent(job, origin, worker, tx.now) };
 }
 
-function remove([, id, lane, rank, runAt]: ReadyRow): Statement {
-  const sql = "DELETE FROM ready WHERE lane = ? AND rank = ? AND run_at = ? AND id = ?";
-  return { sql, values: [lane, rank, runAt, id] };
+/** What a claim changes of a job, as it was before. */
+interface LastPlace {
+  readonly state: "pending" | "retry";
+  readonly version: number;
+  readonly run: number;
+  readonly tries: number;
+  readonly token: number;
+  readonly key: string | null;
+  readonly startedAt: number | null;
 }
 
-const deleteUpTo =
-  "DELETE FROM ready WHERE lane = ? AND run_at <= ? AND (rank, run_at, id) <= (?, ?, ?)";
+/** The same of a job that was never tried, and that does not end here. */
+export const neverTried: LastPlace = {
+  state: "pending",
+  version: 1,
+  run: 1,
+  tries: 0,
+  token: 0,
+  key: null,
+  startedAt: null,
+};
 
-/** Takes jobs that start out of line. Where none was passed over, they are all of their lanes up to the last of each. */
-function* leaveLine(tx: Transaction, starts: readonly Start[], isAll: boolean): Step<void> {
-  if (!isAll) {
-    for (const { row } of starts) yield remove(row);
-    return;
-  }
-  const last = new Map(starts.map(({ row }) => [row[2], row]));
-  for (const [lane, [, id, , rank, runAt]] of last)
-    yield { sql: deleteUpTo, values: [lane, tx.now, rank, runAt, id] };
+/** Reads what a claim changes of a job. */
+function* lastPlace(open: AskedLane, row: ReadyRow): Step<LastPlace> {
+  const [place] = yield {
+    sql: `SELECT state, version, run, tries, token, key, started_at AS startedAt FROM ready ${ofOne}`,
+    values: lineEnd(open, row),
+  };
+  if (!place) throw new Error(`Job ${row[1]} left its line while it was claimed.`);
+  return place as unknown as LastPlace;
 }
 
-const insertLeases = insertMany(insertLease);
-const insertEvents = insertMany(insertEvent);
+/** One job in line, or all of a lane up to it. */
+const ofOne = "WHERE lane = ? AND rank = ? AND run_at = ? AND id = ?";
+const upTo = "WHERE lane = ? AND run_at <= ? AND (rank, run_at, id) <= (?, ?, ?)";
 
-/** Gives jobs their leases, stores that they have started, and gives them with their logs. */
-function* storeStarts(
+/** The place of a job in line. */
+function lineEnd(open: AskedLane, [, id, rank, runAt]: ReadyRow): readonly SqlValue[] {
+  return [open.number, rank, runAt, id];
+}
+
+/** Leases for jobs that are in line, with the version, the try and the token that `started` gives them. */
+const insertLeases = `INSERT INTO leases (id, n, lane, rank, run_at, version, run, tries, token, deadline, key, key_max,
+    worker, started_at, updated_at, heartbeat_at, until, capped, cancel, blocked)
+  SELECT id, n, lane, rank, run_at, version + 1, run, tries + 1, token + 1, deadline, key, key_max, ?, ?, ?, ?, ?, ?, 0, 0
+  FROM ready `;
+
+/** Moves jobs that start from the line to their leases. Where none was passed over, they are all of their lanes up to the last of each. */
+function* leaveLine(
   tx: Transaction,
   starts: readonly Start[],
   worker: string,
-): Step<readonly ClaimedValues[]> {
-  const leases: SqlValue[] = [];
-  const events: SqlValue[] = [];
-  const claimed: ClaimedValues[] = [];
-  for (const { open, row, started } of starts) {
-    const [n, id, lane, rank, runAt, , version, run, , , deadline, key, keyMax] = row;
-    const { service, type, leaseMs } = open.lane;
-    const until = tx.now + leaseMs;
-    const capped = open.caps.length > 0 ? 1 : 0;
-    leases.push(id, n, lane, rank, runAt, started.version, run, started.tries, started.token);
-    leases.push(deadline, key, keyMax, worker, tx.now, tx.now, tx.now, until, capped);
-    const values = eventValues(started);
-    tx.seq += 1;
-    events.push(tx.seq, n, ...values);
-    const head: HeadValues = [id, service, type, row[13]];
-    // A job that was never tried has but its creation in the log, which came with the row.
-    if (version > 1 || row[19] === 1) claimed.push([...head, until]);
-    else claimed.push([...head, until, ...createdValues(row), ...values]);
+  isAll: boolean,
+): Step<void> {
+  const moved = isAll ? new Map(starts.map((start) => [start.open, start])).values() : starts;
+  for (const { open, row } of moved) {
+    const [, id, rank, runAt] = row;
+    const range = isAll ? upTo : ofOne;
+    const place = isAll ? [open.number, tx.now, rank, runAt, id] : lineEnd(open, row);
+    const lease = [
+      tx.now,
+      tx.now,
+      tx.now,
+      tx.now + open.lane.leaseMs,
+      open.caps.length > 0 ? 1 : 0,
+    ];
+    yield { sql: insertLeases + range, values: [worker, ...lease, ...place] };
+    yield { sql: `DELETE FROM ready ${range}`, values: place };
   }
-  yield* insertLeases(leases);
-  yield* insertEvents(events);
-  for (const [index, values] of claimed.entries()) {
-    const n = starts[index]?.row[0] ?? 0;
-    if (values.length === claimedHeadLength)
-      claimed[index] = [...values, ...(yield* readEvents(n)).flat()];
-  }
-  return claimed;
 }
 
-function createdValues(row: ReadyRow): EventValues {
-  return ["created", 1, 1, 0, row[14], null, row[15], row[16], row[17], row[18]];
+const insertEvents = insertMany(insertEvent);
+
+/** Stores that jobs have started, and gives them with their logs. */
+function* storeStarts(tx: Transaction, starts: readonly Start[]): Step<readonly ClaimedValues[]> {
+  const events: SqlValue[] = [];
+  for (const { row, started } of starts) {
+    tx.seq += 1;
+    events.push(tx.seq, row[0], ...eventValues(started));
+  }
+  yield* insertEvents(events);
+  const claimed: ClaimedValues[] = [];
+  for (const { open, row, started } of starts) {
+    const [n, id, , , , isFresh, context, at, createdId, createdBy, createdBody] = row;
+    claimed.push(
+      isFresh === 1
+        ? [1, open.place, id, context, at, createdId, createdBy, createdBody, started.id]
+        : [0, open.place, id, context, ...(yield* readEvents(n)).flat()],
+    );
+  }
+  return claimed;
 }
 
 /** A claimable job whose deadline has come. */

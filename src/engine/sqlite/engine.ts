@@ -3,9 +3,10 @@
  */
 import { resolve } from "node:path";
 import { fileURLToPath } from "node:url";
+import { startedEvent } from "../../core/decide.js";
 import type { JobEvent } from "../../core/event.js";
-import { evolve } from "../../core/evolve.js";
-import type { Job } from "../../core/job.js";
+import { fold } from "../../core/evolve.js";
+import type { Actor } from "../../core/job.js";
 import type { Capabilities } from "../capabilities.js";
 import { type Clock, systemClock } from "../clock.js";
 import type {
@@ -14,6 +15,7 @@ import type {
   ClaimAnswer,
   ClaimAsk,
   ClaimedJob,
+  ClaimLane,
   DueAsk,
   DueJob,
   Engine,
@@ -35,10 +37,16 @@ import { flatChange, isNote, noteChange } from "../sql/change.js";
 import { Commits } from "../sql/commits.js";
 import { isPlainCreate, isPlainEnd, plainCreate, plainEnd } from "../sql/plain.js";
 import { loadedJob } from "../sql/read.js";
-import { type EventValues, eventFrom, eventLength, type HeadValues, headOf } from "../sql/rows.js";
+import { type EventValues, eventFrom, eventLength, headOf, type JobHead } from "../sql/rows.js";
 import type { CallerTransaction, SyncTransaction } from "../transaction.js";
 import { Channel } from "./channel.js";
-import { type ClaimedValues, claimedHeadLength, leaseUntilIndex } from "./claim.js";
+import {
+  type ClaimedValues,
+  type FreshValues,
+  neverTried,
+  type TriedValues,
+  triedHeadLength,
+} from "./claim.js";
 import { Enlisted } from "./enlist.js";
 import type { Woke } from "./protocol.js";
 import type { Read, Reads } from "./reads.js";
@@ -157,7 +165,9 @@ class SqliteEngine implements Engine {
 
   async claim(ask: ClaimAsk): Promise<ClaimAnswer> {
     const [answer] = await this.#write("claim", [ask]);
-    return { jobs: (answer?.jobs ?? []).map(claimedJob), nextDueAt: answer?.nextDueAt ?? null };
+    if (!answer) return { jobs: [], nextDueAt: null };
+    const { at, jobs, nextDueAt } = answer;
+    return { jobs: jobs.map((job) => claimedJob(job, ask, at)), nextDueAt };
   }
 
   renew(held: readonly HeldLease[]): Promise<readonly RenewOutcome[]> {
@@ -321,13 +331,42 @@ function settleWrite(changes: readonly Change[]): AppendWrite {
 }
 
 /** A claimed job, folded from the values that came with it. */
-function claimedJob(claimed: ClaimedValues): ClaimedJob {
-  const head = headOf(claimed as unknown as HeadValues);
-  let job: Job | null = null;
-  for (let start = claimedHeadLength; start < claimed.length; start += eventLength) {
-    const values = claimed.slice(start, start + eventLength) as unknown as EventValues;
-    job = evolve(job, eventFrom(head, values)).job;
-  }
-  if (!job) throw new Error(`The log of job ${head.jobId} does not begin with its creation.`);
-  return { job, leaseUntil: Number(claimed[leaseUntilIndex]) };
+function claimedJob(claimed: ClaimedValues, ask: ClaimAsk, at: number): ClaimedJob {
+  const [isFresh, place, id, context] = claimed;
+  const { service, type, leaseMs } = ask.lanes[place] as ClaimLane;
+  const head = headOf([id, service, type, context]);
+  const job = fold(isFresh === 1 ? freshLog(head, claimed, ask.worker, at) : log(head, claimed));
+  if (!job) throw new Error(`The log of job ${id} does not begin with its creation.`);
+  return { job, leaseUntil: at + leaseMs };
+}
+
+/** The log of a job that was never tried: it was created, and has started now. */
+function freshLog(head: JobHead, values: FreshValues, worker: string, at: number): JobEvent[] {
+  const [, , , , createdAt, createdId, createdBy, body, eventId] = values;
+  const { state, version, run, tries, token } = neverTried;
+  const { jobId: id, service, type, context } = head;
+  const created: EventValues = [
+    "created",
+    version,
+    run,
+    tries,
+    state,
+    null,
+    createdAt,
+    createdId,
+    createdBy,
+    body,
+  ];
+  const job = { id, service, type, state, version, run, tries, token, context };
+  const origin = { eventId, actor: `worker:${worker}` as Actor };
+  return [eventFrom(head, created), startedEvent(job, origin, worker, at)];
+}
+
+function log(head: JobHead, values: TriedValues): JobEvent[] {
+  const events: JobEvent[] = [];
+  for (let start = triedHeadLength; start < values.length; start += eventLength)
+    events.push(
+      eventFrom(head, values.slice(start, start + eventLength) as unknown as EventValues),
+    );
+  return events;
 }
