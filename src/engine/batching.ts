@@ -22,21 +22,21 @@ export type SendBatch<Item, Answer> = (
 export interface BatcherOptions<Item> {
   readonly weightMax: number;
   readonly weigh: (item: Item) => number;
+  /** How many batches may be under way. With two, one is carried out while the next is on its way to follow at once. */
+  readonly inFlightMax?: 1 | 2;
 }
-
-/** How many batches may be under way: one is carried out while the next is on its way to follow at once. */
-const inFlightMax = 2;
 
 /** A second batch is worth sending from this weight on; less waits for the first one, to become a larger one. */
 const secondWeightMin = 16;
 
-/** From so many calls on, an idle batcher sends half, so that callers get ready again while the others are served. */
+/** From so many calls on, an idle batcher that may send two sends half, so that callers get ready again while the others are served. */
 const halveFrom = 32;
 
 /** Gathers calls into batches. */
 export class Batcher<Item, Answer> {
   readonly #send: SendBatch<Item, Answer>;
   readonly #options: BatcherOptions<Item>;
+  readonly #inFlightMax: number;
   #waiting: Waiting<Item, Answer>[] = [];
   #waitingWeight = 0;
   #inFlight = 0;
@@ -46,6 +46,7 @@ export class Batcher<Item, Answer> {
   constructor(send: SendBatch<Item, Answer>, options: BatcherOptions<Item>) {
     this.#send = send;
     this.#options = options;
+    this.#inFlightMax = options.inFlightMax ?? 2;
   }
 
   /** How many calls wait for the batch under way. */
@@ -70,7 +71,7 @@ export class Batcher<Item, Answer> {
 
   /** Calls of the same turn go together. */
   #flushSoon(): void {
-    if (this.#isFlushing || this.#inFlight === inFlightMax) return;
+    if (this.#isFlushing || this.#inFlight === this.#inFlightMax) return;
     this.#isFlushing = true;
     queueMicrotask(() => {
       this.#isFlushing = false;
@@ -79,7 +80,7 @@ export class Batcher<Item, Answer> {
   }
 
   #flush(): void {
-    while (this.#waiting.length > 0 && this.#inFlight < inFlightMax) {
+    while (this.#waiting.length > 0 && this.#inFlight < this.#inFlightMax) {
       if (this.#inFlight > 0 && this.#waitingWeight < secondWeightMin) return;
       void this.#carryOut(this.#take());
     }
@@ -105,7 +106,8 @@ export class Batcher<Item, Answer> {
   #take(): readonly Waiting<Item, Answer>[] {
     const { weigh, weightMax } = this.#options;
     const all = this.#waiting.length;
-    const countMax = this.#inFlight === 0 && all >= halveFrom ? Math.ceil(all / 2) : all;
+    const isHalved = this.#inFlightMax > 1 && this.#inFlight === 0 && all >= halveFrom;
+    const countMax = isHalved ? Math.ceil(all / 2) : all;
     let weight = 0;
     let count = 0;
     for (const { item } of this.#waiting) {

@@ -165,7 +165,8 @@ export class NatsEngine implements Engine {
     this.#subjects = subjects;
     const now = () => clock.now();
     this.#wake = new Wake(port, subjects, this.#session);
-    this.#log = new Log(port, subjects, topology.atomicBatches);
+    const monotonic = () => clock.monotonic();
+    this.#log = new Log({ port, subjects, isAtomic: topology.atomicBatches, monotonic });
     this.#records = new Records({
       port,
       bucket: topology.recordsBucket,

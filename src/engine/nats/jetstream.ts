@@ -391,5 +391,6 @@ function consumerOf({ reply }: Delivery): string {
 function deliveryOf(message: Msg): Delivery {
   const { reply = "" } = message;
   const { seq, delivered } = placeOf(reply);
-  return { ...storedMessage(message, seq), reply, isRedelivery: delivered > 1 };
+  const { subject, body, header } = storedMessage(message, seq);
+  return { subject, seq, body, header, reply, isRedelivery: delivered > 1 };
 }

@@ -1,6 +1,6 @@
 /**
- * The log of jobs: reading one job's part of it, and appending with a compare. What queues up while a publish is
- * under way goes out as one atomic batch; a lost reply is read back, so that nothing is stored twice or given up for lost.
+ * The log of jobs: reading one job's part of it, and appending with a compare. Few events go out one by one; what queues
+ * up beyond that goes as one atomic batch. A lost reply is read back, so that nothing is stored twice or given up for lost.
  */
 
 import type { JobEvent } from "../../core/event.js";
@@ -11,6 +11,7 @@ import { type BatchAnswer, Batcher } from "../batching.js";
 import { StoreBusy, StoreUnavailable } from "../errors.js";
 import { eventOf, foldMessages, type LoggedJob, noJob } from "./entry.js";
 import type { HeldJob } from "./held.js";
+import { Pace } from "./pace.js";
 import type { OutgoingMessage, Port, Publication } from "./port.js";
 import type { Subjects } from "./subjects.js";
 
@@ -32,25 +33,42 @@ export interface Appended {
   readonly message: OutgoingMessage;
 }
 
+interface Asked {
+  readonly item: Appended;
+  readonly resolve: (publication: Publication) => void;
+  readonly reject: (error: unknown) => void;
+}
+
 /** The log of a deployment. */
 export class Log {
   readonly #port: Port;
   readonly #subjects: Subjects;
   readonly #batcher: Batcher<Appended, Publication>;
+  readonly #pace: Pace;
+  /** What was asked for in this turn. */
+  #asked: Asked[] = [];
   /** Whether an event and what follows from it are stored together or not at all. */
   readonly isAtomic: boolean;
 
-  constructor(port: Port, subjects: Subjects, isAtomic: boolean) {
-    this.#port = port;
-    this.#subjects = subjects;
-    this.isAtomic = isAtomic;
+  constructor(options: {
+    readonly port: Port;
+    readonly subjects: Subjects;
+    readonly isAtomic: boolean;
+    /** Milliseconds that only ever grow. */
+    readonly monotonic: () => number;
+  }) {
+    this.#port = options.port;
+    this.#subjects = options.subjects;
+    this.isAtomic = options.isAtomic;
+    this.#pace = new Pace(options.monotonic);
     this.#batcher = new Batcher<Appended, Publication>((items) => this.#send(items), {
       weightMax: batchLengthMax,
       weigh: ({ message }) => message.body.length + batchLengthMax / batchMessagesMax,
+      inFlightMax: 1,
     });
   }
 
-  /** How many events wait for the publish under way. */
+  /** How many events wait for the batch under way. */
   get waiting(): number {
     return this.#batcher.waiting;
   }
@@ -96,9 +114,25 @@ export class Log {
     return logged;
   }
 
-  /** Appends one event, together with whatever else is on its way. */
-  append(appended: Appended): Promise<Publication> {
-    return this.#batcher.call(appended);
+  /** Appends one event, alone or together with whatever else is on its way. */
+  append(item: Appended): Promise<Publication> {
+    return new Promise((resolve, reject) => {
+      if (this.#asked.push({ item, resolve, reject }) === 1) queueMicrotask(() => this.#goOut());
+    });
+  }
+
+  /** Sends what was asked for in a turn. Where others wait for a batch already, it goes with them. */
+  #goOut(): void {
+    const asked = this.#asked;
+    this.#asked = [];
+    const isFew = this.#batcher.waiting === 0 && this.#pace.goesAlone(asked.length);
+    const goesAlone = !this.isAtomic || isFew;
+    for (const { item, resolve, reject } of asked) {
+      const sent = goesAlone
+        ? this.#pace.alone(() => this.#sendAlone(item))
+        : this.#batcher.call(item);
+      sent.then(resolve, reject);
+    }
   }
 
   /** Appends an event and what follows from it: all or nothing, where the server can. */
@@ -136,24 +170,27 @@ export class Log {
   }
 
   async #sendBatch(batch: readonly Appended[]): Promise<readonly BatchAnswer<Publication>[]> {
-    if (this.isAtomic && batch.length > 1) {
+    if (batch.length > 1) {
+      const messages = batch.map(({ message }) => message);
       try {
-        const stored = await this.#port.publishTogether(batch.map(({ message }) => message));
+        const publish = () => this.#port.publishTogether(messages);
+        const stored = await this.#pace.together(batch.length, publish);
         if (stored[0]?.outcome === "stored") return stored.map((answer) => ({ answer }));
       } catch {
         // One of them may be the reason, or the reply was lost: each is looked at alone.
       }
     }
-    return Promise.all(batch.map((item) => this.#sendAlone(item)));
+    const alone = await Promise.allSettled(batch.map((item) => this.#sendAlone(item)));
+    return alone.map((sent) =>
+      sent.status === "fulfilled" ? { answer: sent.value } : { fault: sent.reason },
+    );
   }
 
-  async #sendAlone(item: Appended): Promise<BatchAnswer<Publication>> {
-    const publish = async () => (await this.#port.publish("jobs", [item.message]))[0] ?? conflict;
-    try {
-      return { answer: await this.#readingBack(item, publish) };
-    } catch (fault) {
-      return { fault };
-    }
+  #sendAlone(item: Appended): Promise<Publication> {
+    return this.#readingBack(
+      item,
+      async () => (await this.#port.publish("jobs", [item.message]))[0] ?? conflict,
+    );
   }
 
   /** Publishes, and looks into the log where it is not known whether that worked: also a refusal may be an echo of its own success. */

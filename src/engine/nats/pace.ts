@@ -1,0 +1,81 @@
+/**
+ * How many events go out one by one, and from when on they go as one batch. A server needs milliseconds for an atomic
+ * batch, however small, and little for each message, unless it brings every message to the disk by itself. What it
+ * does cannot be asked, and so it is measured.
+ */
+
+/** What is believed before anything was measured, in milliseconds. */
+const aloneFirstMs = 0.1;
+const batchFirstMs = 4;
+
+/** How much the newest measurement counts. */
+const newestShare = 0.2;
+
+/** What a message costs in a batch, of what it costs alone, once the batch itself is paid for. */
+const batchedShare = 1 / 3;
+
+/** Whatever is not measured seems a little cheaper each time, so that it is tried again. */
+const fading = 0.95;
+
+/** After so many messages their pace is taken, also if more are on their way. */
+const stretchMax = 64;
+
+/** How long anything takes at least: clocks of tests may stand still. */
+const leastMs = 0.001;
+
+export class Pace {
+  readonly #monotonic: () => number;
+  #aloneMs = aloneFirstMs;
+  #batchMs = batchFirstMs;
+  /** How many messages are on their way one by one. */
+  #underWay = 0;
+  /** When the first of them was sent, or the last stretch ended, and how many were stored since. */
+  #since = 0;
+  #stored = 0;
+
+  constructor(monotonic: () => number) {
+    this.#monotonic = monotonic;
+  }
+
+  /** Whether so many more messages are there one by one no later than as a batch. */
+  goesAlone(count: number): boolean {
+    const aloneMax = this.#batchMs / (this.#aloneMs * (1 - batchedShare));
+    return this.#underWay + count <= Math.max(aloneMax, 1);
+  }
+
+  /** Sends a message that goes alone. */
+  async alone<Value>(send: () => Promise<Value>): Promise<Value> {
+    if (this.#underWay === 0) this.#begin();
+    this.#underWay += 1;
+    try {
+      return await send();
+    } finally {
+      this.#underWay -= 1;
+      this.#stored += 1;
+      if (this.#underWay === 0 || this.#stored === stretchMax) {
+        this.#aloneMs = mixed(this.#aloneMs, (this.#monotonic() - this.#since) / this.#stored);
+        this.#batchMs *= fading;
+        this.#begin();
+      }
+    }
+  }
+
+  /** Sends a batch. */
+  async together<Value>(size: number, send: () => Promise<Value>): Promise<Value> {
+    const sentAt = this.#monotonic();
+    const value = await send();
+    const elapsedMs = this.#monotonic() - sentAt;
+    this.#batchMs = mixed(this.#batchMs, elapsedMs - size * this.#aloneMs * batchedShare);
+    this.#aloneMs *= fading;
+    return value;
+  }
+
+  #begin(): void {
+    this.#since = this.#monotonic();
+    this.#stored = 0;
+  }
+}
+
+function mixed(before: number, newest: number): number {
+  return before + newestShare * (Math.max(newest, leastMs) - before);
+}
