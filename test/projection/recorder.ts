@@ -122,6 +122,6 @@ export async function tell(
 /** Makes what is due claimable, and writes an event, so that the log knows the time, too. */
 export async function look(env: Environment, types: readonly string[]): Promise<void> {
   const lanes = types.map((type) => env.lane({ type, free: 0 }));
-  await env.engine.claim({ worker: "looker", lanes, limit: 0 });
+  await env.askFor({ worker: "looker", lanes, limit: 0 });
   await env.create({ type: "tick" });
 }

@@ -292,4 +292,15 @@ export const keyCases = concern("keys", [
       assert.equal((await env.load(late.id)).state, "expired");
     },
   },
+  {
+    name: "an expired job passes its slot on to one of a higher priority in the same claim",
+    async run(env) {
+      const key = env.key("k");
+      const late = await env.create({ key, deadline: env.now + 10 });
+      const next = await env.create({ key, priority: 5 });
+      env.clock.advance(defaults.leaseMs);
+      assert.deepEqual(ids(await env.claim()), [next.id]);
+      assert.equal((await env.load(late.id)).state, "expired");
+    },
+  },
 ]);

@@ -56,6 +56,12 @@ type Taken = ReadonlyMap<ClaimLane, readonly Delivery[]>;
 
 const noneTaken: Taken = new Map();
 
+/** What tickets gave: jobs that were started, and how many there were whose deadline had come. */
+interface Started {
+  readonly jobs: readonly ClaimedJob[];
+  readonly expired: number;
+}
+
 /** What is to be done with a ticket. */
 type Verdict = "start" | "expire" | "drop" | "leave";
 
@@ -133,33 +139,51 @@ export class Claims {
     await Promise.all(starting);
   }
 
+  /** Takes from one priority lane after the other. */
   async #fill(jobs: ClaimedJob[], open: readonly OpenLane[], ask: ClaimAsk): Promise<void> {
     const leaseMs = Math.min(...ask.lanes.map((lane) => lane.leaseMs));
     // Leases run from the start, so that who has something does not look for more for long.
     const mayGoOn = () =>
       (jobs[0]?.job.startedAt ?? this.#context.now()) + leaseMs / hurryShare >= this.#context.now();
-    for (const priority of priorityLanes) {
-      let lanes = open;
-      while (jobs.length < ask.limit && mayGoOn()) {
-        lanes = lanes.filter((lane) => placesOf(lane) > 0);
-        const left = ask.limit - jobs.length;
-        const chosen = lanes.slice(0, left);
-        if (chosen.length === 0) break;
-        const share = Math.floor(left / chosen.length);
-        const drained = new Set<OpenLane>();
-        const fetch = async (lane: OpenLane) => {
-          const { jobs: claimed, isDrained } = await this.#fetch(lane, priority, share, ask.worker);
-          jobs.push(...claimed);
-          if (isDrained) drained.add(lane);
-          else this.#isQuiet = false;
-        };
-        // Lanes under caps go one after the other, because they may share one.
-        await Promise.all(chosen.filter(({ caps }) => caps.length === 0).map(fetch));
-        for (const lane of chosen.filter(({ caps }) => caps.length > 0))
-          if (mayGoOn()) await fetch(lane);
-        lanes = lanes.filter((lane) => !drained.has(lane));
-      }
+    for (let next = 0; next < priorityLanes.length && mayGoOn(); ) {
+      const priority = priorityLanes[next] as PriorityLane;
+      const expired = await this.#fillFrom(priority, jobs, open, ask, mayGoOn);
+      // A job that expired may have passed its slot on to another of its key, in whatever lane.
+      next = expired > 0 ? 0 : next + 1;
     }
+  }
+
+  /** Takes what there is in one priority lane, as far as places reach. Gives how many jobs had expired. */
+  async #fillFrom(
+    priority: PriorityLane,
+    jobs: ClaimedJob[],
+    open: readonly OpenLane[],
+    ask: ClaimAsk,
+    mayGoOn: () => boolean,
+  ): Promise<number> {
+    let expired = 0;
+    let lanes = open;
+    while (jobs.length < ask.limit && mayGoOn()) {
+      lanes = lanes.filter((lane) => placesOf(lane) > 0);
+      const left = ask.limit - jobs.length;
+      const chosen = lanes.slice(0, left);
+      if (chosen.length === 0) break;
+      const share = Math.floor(left / chosen.length);
+      const drained = new Set<OpenLane>();
+      const fetch = async (lane: OpenLane) => {
+        const fetched = await this.#fetch(lane, priority, share, ask.worker);
+        jobs.push(...fetched.jobs);
+        expired += fetched.expired;
+        if (fetched.isDrained) drained.add(lane);
+        else this.#isQuiet = false;
+      };
+      // Lanes under caps go one after the other, because they may share one.
+      await Promise.all(chosen.filter(({ caps }) => caps.length === 0).map(fetch));
+      for (const lane of chosen.filter(({ caps }) => caps.length > 0))
+        if (mayGoOn()) await fetch(lane);
+      lanes = lanes.filter((lane) => !drained.has(lane));
+    }
+    return expired;
   }
 
   /** The lanes whose queue is not paused, each with its caps. */
@@ -205,15 +229,14 @@ export class Claims {
     priority: PriorityLane,
     share: number,
     worker: string,
-  ): Promise<{ readonly jobs: readonly ClaimedJob[]; readonly isDrained: boolean }> {
+  ): Promise<Started & { readonly isDrained: boolean }> {
     const limit = Math.min(placesOf(lane), share);
-    if (limit <= 0) return { jobs: [], isDrained: true };
+    if (limit <= 0) return { jobs: [], expired: 0, isDrained: true };
     const deliveries = await this.#deliveries(lane.name, lane.ask, priority, limit);
     const { jobs, expired } = await this.#startAll(lane, deliveries, worker);
     lane.free -= jobs.length;
     for (const room of lane.caps) room.left -= jobs.length;
-    // A job that expired may have passed its slot on to another of its key.
-    return { jobs, isDrained: deliveries.length < limit && expired === 0 };
+    return { jobs, expired, isDrained: deliveries.length < limit };
   }
 
   async #deliveries(
@@ -245,7 +268,7 @@ export class Claims {
     lane: OpenLane,
     deliveries: readonly Delivery[],
     worker: string,
-  ): Promise<{ readonly jobs: readonly ClaimedJob[]; readonly expired: number }> {
+  ): Promise<Started> {
     const found = await Promise.all(deliveries.map((delivery) => this.#look(delivery)));
     const startable = found.filter(({ verdict }) => verdict === "start");
     const withPlace = await this.#takePlaces(lane, startable);

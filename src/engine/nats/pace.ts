@@ -9,13 +9,13 @@ const aloneFirstMs = 0.1;
 const batchFirstMs = 4;
 
 /** How much the newest measurement counts. */
-const newestShare = 0.2;
+const newestShare = 0.5;
 
 /** What a message costs in a batch, of what it costs alone, once the batch itself is paid for. */
 const batchedShare = 1 / 3;
 
 /** Whatever is not measured seems a little cheaper each time, so that it is tried again. */
-const fading = 0.95;
+const fading = 0.98;
 
 /** After so many messages their pace is taken, also if more are on their way. */
 const stretchMax = 64;

@@ -1,0 +1,75 @@
+// Whether events go to JetStream one by one or together follows from how long each way takes.
+import { describe, expect, it } from "vitest";
+import { Pace } from "#millrace/engine/nats/pace.js";
+
+/** A server that takes a while for each message, for each batch, and for each message of one. */
+class TimedServer {
+  nowMs = 0;
+  readonly pace = new Pace(() => this.nowMs);
+  aloneMs: number;
+  readonly #batchMs: number;
+
+  constructor(aloneMs: number, batchMs: number) {
+    this.aloneMs = aloneMs;
+    this.#batchMs = batchMs;
+  }
+
+  /** Sends as the pace has it, as often as told. Gives how many times it went one by one. */
+  async send(count: number, times: number): Promise<number> {
+    let alone = 0;
+    for (let time = 0; time < times; time++) {
+      if (this.pace.goesAlone(count)) {
+        alone += 1;
+        await this.#oneByOne(count);
+      } else {
+        await this.pace.together(count, async () => {
+          this.nowMs += this.#batchMs + (count * this.aloneMs) / 3;
+        });
+      }
+    }
+    return alone;
+  }
+
+  /** Answers come one after the other, and all are on their way from the start. */
+  async #oneByOne(count: number): Promise<void> {
+    const answers: (() => void)[] = [];
+    const sent = Array.from({ length: count }, () =>
+      this.pace.alone(() => new Promise<void>((answer) => answers.push(answer))),
+    );
+    for (const [index, answer] of answers.entries()) {
+      this.nowMs += this.aloneMs;
+      answer();
+      await sent[index];
+    }
+  }
+}
+
+describe("the pace of a server", () => {
+  it("lets few messages go one by one where each is cheap", async () => {
+    const server = new TimedServer(0.03, 3);
+    expect(await server.send(50, 100)).toBeGreaterThan(90);
+  });
+
+  it("sends many messages together, whatever each costs", async () => {
+    const server = new TimedServer(0.03, 3);
+    expect(await server.send(400, 100)).toBeLessThan(10);
+  });
+
+  it("sends few messages together, too, where each goes to the disk", async () => {
+    const server = new TimedServer(0.3, 3);
+    expect(await server.send(50, 200)).toBeLessThan(20);
+  });
+
+  it("never makes a single message wait for others", async () => {
+    const server = new TimedServer(10, 0.01);
+    expect(await server.send(1, 100)).toBe(100);
+  });
+
+  it("finds out when a server has become faster", async () => {
+    const server = new TimedServer(0.3, 3);
+    await server.send(50, 200);
+    server.aloneMs = 0.03;
+    await server.send(50, 100);
+    expect(await server.send(50, 100)).toBeGreaterThan(90);
+  });
+});
