@@ -196,7 +196,7 @@ export const endedSlotCases = concern("slots of ended jobs", [
     },
   },
   {
-    name: "a key shows who still holds an ended slot",
+    name: "a key shows who still holds an ended slot, and for how long",
     needs: ["immediateViews"],
     async run(env) {
       const { job } = await forcedCancel(env);
@@ -206,6 +206,13 @@ export const endedSlotCases = concern("slots of ended jobs", [
         [{ jobId: job.id, state: "ended", token: job.token }],
       );
       assert.equal(row.queuedCount, 1);
+      env.clock.advance(leaseMs - 2);
+      await env.engine.renew([{ job, token: job.token, leaseMs }]);
+      const renewed = await env.keyRow(env.key("k"));
+      assert.deepEqual(
+        renewed.active.map(({ leaseUntil }) => leaseUntil),
+        [env.now + leaseMs],
+      );
       env.clock.advance(leaseMs);
       const later = await env.keyRow(env.key("k"));
       assert.ok(later.active.every(({ state }) => state !== "ended"));

@@ -286,13 +286,20 @@ export class ReadModel {
     return all.sort((a, b) => (nameOf(a) < nameOf(b) ? -1 : 1));
   }
 
-  /** The limits, takeovers and last outcome of a key are in its record, also where a create was refused. */
+  /**
+   * The limits, takeovers and last outcome of a key are in its record, also where a create was refused, and for how
+   * long workers of ended jobs hold on.
+   */
   async #asRecorded(row: KeyRow): Promise<KeyRow> {
     const state = await this.#options.keys.state(row.service, row.hash);
     if (!state) return row;
-    const { maxActive, maxQueued, whenFull, takeovers, lastOutcome } = state;
+    const { maxActive, maxQueued, whenFull, takeovers, lastOutcome, held } = state;
     const limits = { maxActive, maxQueued, whenFull, takeovers };
-    return { ...row, ...limits, ...(lastOutcome && { lastOutcome }) };
+    const active = row.active.map((slot) => {
+      const hold = held.find(({ id, token }) => id === slot.jobId && token === slot.token);
+      return hold && slot.state === "ended" ? { ...slot, leaseUntil: hold.until } : slot;
+    });
+    return { ...row, ...limits, active, ...(lastOutcome && { lastOutcome }) };
   }
 
   /** A key whose jobs have all been deleted: the log knows nothing of it any more, and its record does. */
