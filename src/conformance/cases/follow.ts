@@ -164,6 +164,18 @@ export const followCases = concern("follow", [
     },
   },
   {
+    name: "a continuation comes after those who wait for the slot that is freed with it",
+    async run(env) {
+      const key = env.key("k", { type: "next" });
+      await env.create({ id: "first", type: "next", key });
+      const job = await env.claimOne({ type: "next" });
+      await env.create({ id: "waiting", type: "next", key });
+      const { wish, follow } = continued(env, job, { id: "second", key, priority: 5 });
+      assert.deepEqual(await env.settle(job, wish, follow), appended);
+      assert.equal((await env.claimOne({ type: "next" })).id, "waiting");
+    },
+  },
+  {
     name: "a continuation that waits for its time is claimable when that has come",
     async run(env) {
       await env.create({ id: "first" });

@@ -152,15 +152,18 @@ export interface Promotion {
   readonly promoted: readonly KeyMember[];
 }
 
-/** Gives free slots to those who wait and whose time has come, in the order of claims, each by its own limit. */
-export function promote(before: KeyState, now: number): Promotion {
+/**
+ * Gives free slots to those who wait and whose time has come, in the order of claims, each by its own limit. A job that
+ * was created by what freed the slot comes after all who waited for it.
+ */
+export function promote(before: KeyState, now: number, newestId?: string): Promotion {
   let state = before.held.some(({ until }) => until <= now)
     ? { ...before, held: before.held.filter(({ until }) => until > now) }
     : before;
   const promoted: KeyMember[] = [];
   const line = state.members
     .filter(({ stands, runAt }) => stands === "waits" && runAt <= now)
-    .sort(compareOrder);
+    .sort((a, b) => Number(a.id === newestId) - Number(b.id === newestId) || compareOrder(a, b));
   for (const member of line) {
     // While its own limit keeps the first in line waiting, nobody overtakes it.
     if (!mayTakeSlot(member.maxActive, slotsTaken(state, now))) break;

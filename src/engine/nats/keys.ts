@@ -158,14 +158,16 @@ export class Keys {
     event: JobEvent,
     heldUntil: number | null,
   ): Promise<void> {
-    const promoted = await this.change(before, (state) => {
+    const newestId = event.name === "completed" ? event.continuation?.jobId : undefined;
+    const left = (state: KeyState) => {
       const taken = isTakeover(event) ? { ...state, takeovers: state.takeovers + 1 } : state;
       if (after !== null && !isEnded(after.state))
         return after.state === "active" ? taken : withMoved(taken, after, this.#context.now());
-      const left = withoutMember(taken, before.id, before.run);
-      if (heldUntil === null) return left;
-      return withHeld(left, { id: before.id, token: before.token, until: heldUntil });
-    });
+      const others = withoutMember(taken, before.id, before.run);
+      if (heldUntil === null) return others;
+      return withHeld(others, { id: before.id, token: before.token, until: heldUntil });
+    };
+    const promoted = await this.change(before, left, newestId);
     // One that comes back may have got its slot before it was in the log, where no ticket could be written.
     const cameBack = event.name === "retried" && !promoted.some(({ id }) => id === before.id);
     if (after && cameBack && (await this.hasSlot(after))) await this.#ticketAll([after]);
@@ -202,13 +204,15 @@ export class Keys {
   async change(
     job: Pick<Job, "service" | "type" | "key">,
     move: (state: KeyState) => KeyState,
+    newestId?: string,
   ): Promise<readonly KeyMember[]> {
     const policy = job.key;
     if (policy === undefined) return [];
     const { records, now } = this.#context;
     const id = keyRecordId(job.service, policy.hash);
     const promoted = await records.update<KeyState, readonly KeyMember[]>(id, (body) => {
-      const promotion = promote(move(body ?? emptyKey(job.service, job.type, policy)), now());
+      const moved = move(body ?? emptyKey(job.service, job.type, policy));
+      const promotion = promote(moved, now(), newestId);
       return { body: promotion.state, extra: promotion.promoted };
     });
     await this.#ticketAll(promoted);
