@@ -202,6 +202,7 @@ export { limitByTag, type TagLimits } from "./worker/tag-limit.js";
 
 // Read and operate.
 
+export type { AuditAction, AuditAsk, AuditEvent, AuditPage } from "./client/audit.js";
 export type { PresentType, WorkerPresence, WorkerRow } from "./client/presence.js";
 export type { Keys, QueueChange, Queues } from "./client/queues.js";
 export type { JobDetails, KeyAsk, PageAsk, ReadFilter, Reads } from "./client/reads.js";

@@ -19,10 +19,12 @@ export interface ListOptions {
   readonly all?: boolean;
 }
 
-/** The options of every long list. */
-export const listOptions = () => [
+/** The options of every long list; one that goes by cursor only has no offset. */
+export const listOptions = (by: "offset" | "cursor" = "offset") => [
   option("--limit <number>", `how many at most (default ${limitDefault})`, wholeNumber(1)),
-  option("--offset <number>", "how many to leave out at the beginning", wholeNumber(0)),
+  ...(by === "offset"
+    ? [option("--offset <number>", "how many to leave out at the beginning", wholeNumber(0))]
+    : []),
   option("--all", "all of them"),
 ];
 

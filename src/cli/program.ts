@@ -3,6 +3,7 @@
  */
 import { Command } from "commander";
 import { packageVersion } from "../service/package-version.js";
+import { addAudit } from "./commands/audit.js";
 import { addBench } from "./commands/bench.js";
 import { addChain } from "./commands/chain.js";
 import { addContext } from "./commands/context.js";
@@ -34,6 +35,7 @@ const adders = [
     addWebhook,
     addContract,
     addToken,
+    addAudit,
     addSigning,
     addContext,
     addInfo,

@@ -18,6 +18,7 @@ import type { Json } from "../core/json.js";
 import { StoreBusy, type StoreError, StoreTooNew } from "../engine/errors.js";
 import { recordId, type StoredRecord } from "../engine/record.js";
 import { type AsyncResult, attempt } from "./async-result.js";
+import { leaveAuditEvent } from "./audit.js";
 import { MigrationNotAccepted } from "./errors.js";
 import type { Runtime } from "./runtime.js";
 
@@ -121,7 +122,7 @@ export class ContractState {
   async #write(
     mayWrite: (standing: ContractStanding, accepted: AcceptedContract | null) => boolean,
   ): Promise<AcceptedContract | null> {
-    const { engine, service, logger } = this.#runtime;
+    const { engine, service } = this.#runtime;
     const own = this.#own();
     let { record, accepted } = await this.#read();
     for (let writes = 0; writes < writesMax; writes++) {
@@ -137,7 +138,9 @@ export class ContractState {
       const [outcome] = await engine.swap([{ id, expect: record?.version ?? 0, body }]);
       if (outcome === undefined) throw new Error("The store gave no answer to a swap.");
       if (outcome.swapped) {
-        logger.info({ standing: standing.standing }, `The contract of ${service} was stored.`);
+        const details = { standing: standing.standing, signature: own.signature };
+        const change = { action: "contract.accept", target: service, details } as const;
+        await leaveAuditEvent(this.#runtime, change);
         return next;
       }
       record = outcome.current;

@@ -6,6 +6,7 @@ import type { ScheduleDefinition, ServiceContract } from "../contract/definition
 import { InvalidDefinition } from "../contract/errors.js";
 import { validate } from "../contract/schema.js";
 import { type Json, jsonText } from "../core/json.js";
+import { leaveAuditEvent } from "./audit.js";
 import { InvalidOption, type InvalidPayload } from "./errors.js";
 import { invalidPayload } from "./prepare.js";
 import type { Runtime } from "./runtime.js";
@@ -74,7 +75,11 @@ async function declare(runtime: Runtime, checked: CheckedSchedule): Promise<void
         ? newSchedule(checked, "contract", now)
         : changedSchedule(found.schedule, checked, now);
     const [outcome] = await engine.swap([scheduleWrite(service, schedule, found?.version ?? 0)]);
-    if (outcome?.swapped) return;
+    if (outcome?.swapped) {
+      const action = found === null ? "schedule.create" : "schedule.update";
+      const details = { type: schedule.type, origin: schedule.origin };
+      return leaveAuditEvent(runtime, { action, target: name, details });
+    }
   }
   throw scheduleBusy(runtime, name);
 }

@@ -7,11 +7,12 @@ import { nameProblem } from "../core/names.js";
 import { StoreBusy, type StoreError } from "../engine/errors.js";
 import { type QueueSettings, recordId } from "../engine/record.js";
 import { type AsyncResult, attempt, refusal } from "./async-result.js";
+import { type AuditAction, type AuditedChange, leaveAuditEvent } from "./audit.js";
 import type { Client } from "./client.js";
 import { commandMany } from "./commands.js";
 import { InvalidOption } from "./errors.js";
 import { optionsProblem, whole, yesOrNoProblem } from "./option-checks.js";
-import { type KeyAsk, keyProblem, keyRow } from "./reads.js";
+import { given, type KeyAsk, keyProblem, keyRow } from "./reads.js";
 import { actorOf } from "./runtime.js";
 
 /** How often a setting is written when others change it at the same time. */
@@ -27,12 +28,20 @@ export class Queues {
 
   /** Stops handing out jobs of a queue, in every process. */
   pause(queue: string): AsyncResult<QueueSettings, InvalidOption | StoreError> {
-    return this.configure(queue, { paused: true });
+    return this.#configure(queue, { paused: true }, "queue.pause");
   }
 
   /** Hands out jobs of a queue again. */
   resume(queue: string): AsyncResult<QueueSettings, InvalidOption | StoreError> {
-    return this.configure(queue, { paused: false });
+    return this.#configure(queue, { paused: false }, "queue.resume");
+  }
+
+  /** Gives a queue settings before it has jobs. */
+  create(
+    queue: string,
+    settings: QueueChange = {},
+  ): AsyncResult<QueueSettings, InvalidOption | StoreError> {
+    return this.#configure(queue, settings, "queue.create");
   }
 
   /**
@@ -43,9 +52,19 @@ export class Queues {
     queue: string,
     change: QueueChange,
   ): AsyncResult<QueueSettings, InvalidOption | StoreError> {
+    return this.#configure(queue, change, "queue.change");
+  }
+
+  #configure(
+    queue: string,
+    change: QueueChange,
+    action: AuditAction,
+  ): AsyncResult<QueueSettings, InvalidOption | StoreError> {
     const problem = optionsProblem("a queue", change, queueChecks);
     if (problem !== null) return refusal(problem);
-    return this.#write(queue, (current) => {
+    const { paused, maxActive } = change;
+    const audited = { action, target: queue, details: given({ paused, maxActive }) };
+    return this.#write(queue, audited, (current) => {
       const { engine } = this.#client.runtime;
       // Members that a newer version has written stay.
       const { maxActive: before, ...others } = current ?? {};
@@ -62,11 +81,12 @@ export class Queues {
 
   /** Forgets the settings of a queue. Its jobs stay, and go by what their contract says. */
   forget(queue: string): AsyncResult<QueueSettings, InvalidOption | StoreError> {
-    return this.#write(queue, () => null);
+    return this.#write(queue, { action: "queue.delete", target: queue }, () => null);
   }
 
   #write(
     queue: string,
+    audited: AuditedChange,
     settings: (current: QueueSettings | undefined) => QueueSettings | null,
   ): AsyncResult<QueueSettings, InvalidOption | StoreError> {
     return attempt<QueueSettings, InvalidOption | StoreError>(async () => {
@@ -82,7 +102,10 @@ export class Queues {
         const body = next as Json | null;
         const [outcome] = await engine.swap([{ id, expect: current?.version ?? 0, body }]);
         if (outcome === undefined) throw new Error("The store gave no answer to a swap.");
-        if (outcome.swapped) return Result.ok(next ?? { paused: false });
+        if (outcome.swapped) {
+          await leaveAuditEvent(this.#client.runtime, audited);
+          return Result.ok(next ?? { paused: false });
+        }
         current = outcome.current;
       }
       const message = `The settings of queue ${queue} kept changing; try again.`;
@@ -130,7 +153,13 @@ export class Keys {
         eventId: runtime.ids.eventId(),
         actor: actorOf(runtime),
       }));
-      return Result.ok(outcomes.flatMap((outcome) => (outcome.ok ? [outcome.job.id] : [])));
+      const released = outcomes.flatMap((outcome) => (outcome.ok ? [outcome.job.id] : []));
+      if (row !== null && released.length > 0) {
+        const { hash, service } = row;
+        const details = { released };
+        await leaveAuditEvent(runtime, { action: "key.release", target: hash, service, details });
+      }
+      return Result.ok(released);
     });
   }
 }

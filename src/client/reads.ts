@@ -16,6 +16,13 @@ import {
   type StateCount,
 } from "../engine/query.js";
 import { type AsyncResult, attempt, refusal } from "./async-result.js";
+import {
+  type AuditAsk,
+  type AuditPage,
+  auditActions,
+  auditCursorPattern,
+  auditPage,
+} from "./audit.js";
 import type { Client } from "./client.js";
 import { InvalidOption, type JobNotFound, jobNotFound } from "./errors.js";
 import { JobRef } from "./job-ref.js";
@@ -75,6 +82,16 @@ export const filterChecks: { readonly [Name in keyof ReadFilter]-?: OptionCheck 
 /** What names a page, each with its check. */
 export const pageChecks = { limit: whole(1, pageMax), offset: whole(0, Number.MAX_SAFE_INTEGER) };
 const listChecks = { ...filterChecks, ...pageChecks, cursor: cursorProblem };
+const auditChecks: { readonly [Name in keyof AuditAsk]-?: OptionCheck } = {
+  service: stringProblem,
+  action: actionProblem,
+  actor: stringProblem,
+  target: stringProblem,
+  since: timeProblem,
+  until: timeProblem,
+  limit: pageChecks.limit,
+  cursor: auditCursorProblem,
+};
 const keysChecks = { ...pageChecks, service: stringProblem, type: stringProblem };
 const keyChecks = { hash: stringProblem, type: stringProblem, key: stringProblem };
 
@@ -146,6 +163,17 @@ export class Reads {
     return this.#read((engine) => engine.query("queues", this.#service(service)));
   }
 
+  /** Who changed queues, keys, schedules, webhooks and the contract of the service, or of `"*"` all; newest first. */
+  audit(
+    ask: Omit<AuditAsk, "since" | "until"> & Pick<ReadFilter, "since" | "until"> = {},
+  ): AsyncResult<AuditPage, InvalidOption | StoreError> {
+    return this.#readUnless(optionsProblem("the audit trail", ask, auditChecks), (engine) => {
+      const { since, until, service, ...rest } = ask;
+      const times = storeTimes({ since, until });
+      return auditPage(engine, { ...given(rest), ...this.#service(service), ...times });
+    });
+  }
+
   /**
    * Every event of the store after a cursor (from the beginning without one), then live, until the signal aborts.
    * No event is left out, and those of one job come in their order. Faults of the store are thrown,
@@ -198,11 +226,21 @@ export function storeFilter(
   { runtime }: Client,
   { service = runtime.service, since, until, ...rest }: ReadFilter,
 ): JobFilter {
-  const times = given({
+  const times = storeTimes({ since, until });
+  return { ...rest, ...(service === "*" ? null : { service }), ...times };
+}
+
+function storeTimes({
+  since,
+  until,
+}: {
+  since?: Date | number | undefined;
+  until?: Date | number | undefined;
+}) {
+  return given({
     since: since === undefined ? undefined : timeMs(since),
     until: until === undefined ? undefined : timeMs(until),
   });
-  return { ...rest, ...(service === "*" ? null : { service }), ...times };
 }
 
 /** Finds a key. The newest job under a readable key knows its hash. */
@@ -244,6 +282,16 @@ function statesProblem(states: unknown): string | null {
   const known: readonly unknown[] = jobStates;
   const good = Array.isArray(states) && states.every((state) => known.includes(state));
   return good ? null : `${said(states)} is not a list of states; use some of ${known.join(", ")}.`;
+}
+
+function actionProblem(action: unknown): string | null {
+  const known: readonly unknown[] = auditActions;
+  return known.includes(action) ? null : `${said(action)} is none of ${known.join(", ")}.`;
+}
+
+function auditCursorProblem(cursor: unknown): string | null {
+  const good = typeof cursor === "string" && auditCursorPattern.test(cursor);
+  return good ? null : "It must be a cursor as an earlier answer gave it.";
 }
 
 function said(value: unknown): string {

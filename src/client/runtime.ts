@@ -28,6 +28,8 @@ export interface Runtime {
   readonly service: string;
   /** On whose behalf jobs are created and commanded; the process itself by default. */
   readonly actor?: Actor;
+  /** The HTTP request on whose behalf settings are changed. */
+  readonly requestId?: string;
   /** Who is told of creates, claims, tries and settlements; nobody by default. */
   readonly telemetry?: Telemetry;
   /** Where webhooks may be sent to. */

@@ -13,6 +13,7 @@ import { type CatchUp, nextInstant, type Overlap } from "../core/schedule.js";
 import type { StoreError } from "../engine/errors.js";
 import { pageMax } from "../engine/query.js";
 import { type AsyncResult, attempt, refusal } from "./async-result.js";
+import { type AuditAction, type AuditEvent, leaveAuditEvent } from "./audit.js";
 import type { Client } from "./client.js";
 import { checkSchedule } from "./declared-schedules.js";
 import {
@@ -107,7 +108,10 @@ export class Schedules {
       if ((await listSchedules(this.#client.runtime)).length >= schedulesMax)
         return Result.err(tooMany());
       const [outcome] = await engine.swap([scheduleWrite(service, schedule, 0)]);
-      if (outcome?.swapped) return Result.ok(this.#view(schedule));
+      if (outcome?.swapped) {
+        await this.#leave("schedule.create", name, { type: schedule.type });
+        return Result.ok(this.#view(schedule));
+      }
       const message = `A schedule ${name} exists already; choose another name, or delete it first.`;
       return Result.err(new ScheduleExists({ schedule: name, message }));
     });
@@ -128,13 +132,13 @@ export class Schedules {
 
   /** Stops firing. Instants that come meanwhile are not missed: they are never made up for. */
   pause(name: string): Found<Schedule> {
-    return this.#change(name, (schedule) => ({ ...schedule, enabled: false }));
+    return this.#change(name, "schedule.pause", (schedule) => ({ ...schedule, enabled: false }));
   }
 
   /** Fires again, from the next instant on. */
   resume(name: string): Found<Schedule> {
     const { engine } = this.#client.runtime;
-    return this.#change(name, (schedule) =>
+    return this.#change(name, "schedule.resume", (schedule) =>
       schedule.enabled ? schedule : { ...schedule, enabled: true, decidedUntil: engine.now() },
     );
   }
@@ -149,7 +153,9 @@ export class Schedules {
       const target = await scheduleTarget(this.#client, schedule);
       if (target instanceof Error) return Result.err(target);
       const creator = new JobCreator<Json, Json, Json | undefined>(this.#client, target);
-      return creator.create(schedule.payload, firedOptions(schedule, engine.now()));
+      const created = await creator.create(schedule.payload, firedOptions(schedule, engine.now()));
+      if (created.isOk()) await this.#leave("schedule.run", name, { jobId: created.value.id });
+      return created;
     });
   }
 
@@ -183,14 +189,25 @@ export class Schedules {
     });
   }
 
-  #change(name: string, change: (schedule: StoredSchedule) => StoredSchedule): Found<Schedule> {
+  #leave(action: AuditAction, target: string, details?: AuditEvent["details"]): Promise<void> {
+    return leaveAuditEvent(this.#client.runtime, { action, target, ...(details && { details }) });
+  }
+
+  #change(
+    name: string,
+    action: AuditAction,
+    change: (schedule: StoredSchedule) => StoredSchedule,
+  ): Found<Schedule> {
     return this.#with(name, async (first) => {
       const { engine, service } = this.#client.runtime;
       let found: PlacedSchedule | null = first;
       for (let writes = 0; writes < scheduleWritesMax && found !== null; writes++) {
         const schedule = change(found.schedule);
         const [outcome] = await engine.swap([scheduleWrite(service, schedule, found.version)]);
-        if (outcome?.swapped) return Result.ok(this.#view(schedule));
+        if (outcome?.swapped) {
+          await this.#leave(action, name);
+          return Result.ok(this.#view(schedule));
+        }
         found = await findSchedule(this.#client.runtime, name);
       }
       return found === null

@@ -7,6 +7,7 @@ import { canonicalHash, type Json } from "../core/json.js";
 import type { CatchUp, Overlap, ScheduleTiming } from "../core/schedule.js";
 import { StoreBusy } from "../engine/errors.js";
 import { recordId, type StoredRecord } from "../engine/record.js";
+import { leaveAuditEvent } from "./audit.js";
 import type { Runtime } from "./runtime.js";
 
 /** The version of what is stored. */
@@ -152,7 +153,8 @@ export async function removeSchedule(runtime: Runtime, name: string): Promise<vo
     const found = await findSchedule(runtime, name);
     if (found === null) return;
     const [outcome] = await engine.swap([{ id, expect: found.version, body: null }]);
-    if (outcome?.swapped) return;
+    if (outcome?.swapped)
+      return leaveAuditEvent(runtime, { action: "schedule.delete", target: name });
   }
   throw scheduleBusy(runtime, name);
 }

@@ -177,6 +177,14 @@ export interface QueueRow {
   readonly active: number;
 }
 
+/** Which records are listed: those of a prefix, in the order of their ids. */
+export interface RecordsAsk {
+  readonly prefix: string;
+  readonly limit?: number;
+  /** Only those whose ids come before this one, and the last of them first. */
+  readonly before?: string;
+}
+
 /** Every question that the read model answers. */
 export interface Queries {
   jobs: { readonly ask: JobsAsk; readonly answer: Page<JobRow> };
@@ -206,10 +214,7 @@ export interface Queries {
     readonly answer: readonly string[];
   };
   queues: { readonly ask: { readonly service?: string }; readonly answer: readonly QueueRow[] };
-  records: {
-    readonly ask: { readonly prefix: string; readonly limit?: number };
-    readonly answer: readonly StoredRecord[];
-  };
+  records: { readonly ask: RecordsAsk; readonly answer: readonly StoredRecord[] };
   /** How many claimable jobs come before this one in its lane, up to a bound. */
   ahead: { readonly ask: { readonly id: string }; readonly answer: number };
 }

@@ -1,6 +1,6 @@
 /**
  * Records: small versioned documents for everything that is not a job
- * (pauses, leadership, idempotency windows, presence, accepted contracts, cancels that wait, schedules, webhooks). Their ids are made here and nowhere else.
+ * (pauses, leadership, idempotency windows, presence, accepted contracts, cancels that wait, schedules, webhooks, audit events). Their ids are made here and nowhere else.
  */
 import type { Json } from "../core/json.js";
 
@@ -65,6 +65,8 @@ export const recordId = {
   schedules: (service?: string) => (service === undefined ? "schedule/" : `schedule/${service}/`),
   webhook: (service: string, id: string) => `webhook/${service}/${id}`,
   webhooks: (service?: string) => (service === undefined ? "webhook/" : `webhook/${service}/`),
+  /** What the ids of audit events begin with, which sort by their time within a service. */
+  auditEvents: (service?: string) => (service === undefined ? "audit/" : `audit/${service}/`),
   /** How far a reader of the feed has come. */
   cursor: (service: string, name: string) => `cursor/${service}/${name}`,
 } as const;

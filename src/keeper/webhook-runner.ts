@@ -3,6 +3,7 @@
  * come. Events of one job are sent one after the other; those of different jobs do not wait for each other. Whatever was
  * sent and not yet remembered when a process ends is sent again by the next.
  */
+import { leaveAuditEvent } from "../client/audit.js";
 import type { Runtime } from "../client/runtime.js";
 import type { Deliverer, DeliveryAnswer } from "../client/webhooks/deliverer.js";
 import {
@@ -264,9 +265,18 @@ export class WebhookRunner {
       if (found === null || !found.webhook.enabled) return;
       const disabled = { at: engine.now(), reason };
       const next = { ...found.webhook, enabled: false, disabled };
-      await engine.swap([webhookWrite(service, next, found.version)]);
+      const [outcome] = await engine.swap([webhookWrite(service, next, found.version)]);
+      // Somebody has changed it meanwhile: whoever sends it next finds out anew.
+      if (!outcome?.swapped) return;
       const message = "A webhook was disabled, because its receiver takes nothing any more.";
       logger.error({ webhook: webhook.id, url: webhook.url, reason }, message);
+      const keeper = { ...runtime, actor: `keeper:${runtime.instance}` } as const;
+      const change = {
+        action: "webhook.disabled",
+        target: webhook.id,
+        details: { reason },
+      } as const;
+      await leaveAuditEvent(keeper, change);
     } catch (error) {
       logger.warn({ error, webhook: webhook.id }, "A webhook could not be disabled.");
     }

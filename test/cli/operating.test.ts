@@ -189,6 +189,15 @@ describe.for(serverTours)("against $name", ({ open }) => {
       has: { revoked: id },
       shows: `${id} revoked`,
     });
+    await see(["audit", "list"], {
+      has: { entries: [{ action: "token.revoke", target: id }, { action: "token.create" }] },
+      shows: /admin:\S+ +token\.revoke/,
+    });
+    await see(["audit", "list", "--action", "token.create", "--limit", "1", "--since", "1h"], {
+      has: { entries: [{ target: id, details: { name: "ci" } }] },
+      shows: "token.create",
+    });
+    await see(["audit", "list", "--action", "other"], { code: 2, shows: "error:" });
     await see(["token", "create", "x"], { code: 2, shows: "--may" });
     await see(["token", "create", "x", "--may", "everything"], { code: 2, shows: "error:" });
   }, 60_000);

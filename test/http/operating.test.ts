@@ -143,6 +143,11 @@ describe.each(apiStores)("on $name", (store) => {
     await untilBlocked(api, first);
     expect((await api.post(`${path}/release`)).body).toEqual({ released: [first] });
     expect((await api.get(`/v1/jobs/${first}`)).body.state).toBe("stale");
+    expect((await api.post(`${path}/release`)).body).toEqual({ released: [] });
+    const trail = await api.get(`/v1/audit?service=${service}&action=key.release`);
+    expect(trail.body.entries).toMatchObject([
+      { actor: "admin:local", service, target: key.hash, details: { released: [first] } },
+    ]);
     expect((await api.claimOne(service, "sync")).job.id).toBe(second);
     expect((await api.get("/v1/keys/0123456789abcdef")).status).toBe(404);
     expect((await api.get("/v1/keys/other")).status).toBe(400);

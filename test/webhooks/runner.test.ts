@@ -2,6 +2,7 @@
 import type { WebhookDelivery } from "millrace";
 import { Webhook } from "standardwebhooks";
 import { describe, expect, it } from "vitest";
+import { auditPage } from "#millrace/client/audit.js";
 import { failingMaxMs } from "#millrace/keeper/webhook-runner.js";
 import { type Answer, Receiver, status } from "./receiver.js";
 import { patient, Shop } from "./shop.js";
@@ -164,6 +165,10 @@ describe("a receiver that fails", () => {
     const disabled = await shop.webhooks.get(id).orThrow();
     expect(disabled).toMatchObject({ enabled: false, disabled: { reason: "failing" } });
     expect(shop.workshop.logged("A webhook was disabled")).toHaveLength(1);
+    const trail = await auditPage(shop.workshop.engine, { action: "webhook.disabled" });
+    expect(trail.entries).toMatchObject([
+      { actor: "keeper:k1", service: "shop", target: id, details: { reason: "failing" } },
+    ]);
     // A receiver that is down is not stormed: one request at a time, an hour apart in the end.
     expect(receiver.received.length).toBeLessThan(100);
     receiver.answer = status(200);

@@ -8,9 +8,16 @@ import { delayMaxMs } from "../../core/retry.js";
 import { StoreBusy, type StoreError } from "../../engine/errors.js";
 import { recordId } from "../../engine/record.js";
 import { type AsyncResult, attempt, refusal } from "../async-result.js";
+import {
+  type AuditAction,
+  type AuditEvent,
+  type AuditedChange,
+  leaveAuditEvent,
+} from "../audit.js";
 import type { Client } from "../client.js";
 import { DeliveryNotFound, InvalidOption, WebhookNotFound } from "../errors.js";
 import { optionProblem, rangeProblem } from "../option-checks.js";
+import { given } from "../reads.js";
 import { AddressRules } from "./addresses.js";
 import { Deliverer, type DeliveryAnswer } from "./deliverer.js";
 import { secretPrefix, type WebhookChange, type WebhookInput, webhookProblem } from "./options.js";
@@ -93,6 +100,7 @@ export class Webhooks {
       const progress = { cursor: await engine.head(), readUntil: now, deliveries: [] };
       await engine.swap([progressWrite(service, webhook.id, progress, 0)]);
       await engine.swap([webhookWrite(service, webhook, 0)]);
+      await this.#leave("webhook.create", webhook.id, { events: [...events], enabled });
       return Result.ok({ webhook: this.#view(webhook), secret });
     });
   }
@@ -121,7 +129,16 @@ export class Webhooks {
     const problem = webhookProblem(change, "update", this.#rules);
     if (problem !== null) return refusal(problem);
     const now = this.#client.runtime.engine.now();
-    return this.#change(id, ({ disabled, ...webhook }) => {
+    const fields = Object.keys(given(change));
+    const isSwitch = fields.length === 1 && change.enabled !== undefined;
+    const turned = change.enabled ? "webhook.enabled" : "webhook.disabled";
+    const audited = isSwitch
+      ? ({
+          action: turned,
+          ...(change.enabled ? null : { details: { reason: "caller" } }),
+        } as const)
+      : ({ action: "webhook.update", details: { fields } } as const);
+    return this.#change(id, audited, ({ disabled, ...webhook }) => {
       const next = { ...webhook, ...change };
       if (next.enabled) return next;
       return { ...next, disabled: disabled ?? { at: now, reason: "caller" } };
@@ -134,6 +151,7 @@ export class Webhooks {
       const { service } = this.#client.runtime;
       for (const record of [recordId.webhook(service, id), recordId.cursor(service, id)])
         if (!(await this.#remove(record))) return Result.err(this.#busy(id));
+      await this.#leave("webhook.delete", id);
       return Result.ok();
     });
   }
@@ -154,7 +172,8 @@ export class Webhooks {
     const secret = freshSecret(ids);
     const expiresAt = engine.now() + overlapMs;
     return attempt<WebhookWithSecret, WebhookNotFound | StoreError>(async () => {
-      const rotated = await this.#change(id, (webhook) => {
+      const audited = { action: "webhook.rotateSecret", details: { overlapMs } } as const;
+      const rotated = await this.#change(id, audited, (webhook) => {
         const older = webhook.secrets.map((each) => ({ expiresAt, ...each }));
         const valid = older.filter((each) => each.expiresAt > engine.now());
         return { ...webhook, secrets: [{ secret }, ...valid].slice(0, secretsMax) };
@@ -186,7 +205,10 @@ export class Webhooks {
       const [loaded] = await engine.load([delivery.jobId], { history: true });
       const event = loaded?.events?.find((each) => each.id === eventId);
       if (event === undefined) return Result.err(deliveryNotFound(eventId));
-      return Result.ok(await this.#send(webhook, cloudEvent(event, webhook)));
+      const answer = await this.#send(webhook, cloudEvent(event, webhook));
+      const { delivered } = answer;
+      await this.#leave("webhook.redeliver", id, { eventId, delivered });
+      return Result.ok(answer);
     });
   }
 
@@ -195,7 +217,9 @@ export class Webhooks {
     return this.#with(id, async ({ webhook }) => {
       const { engine, ids, service } = this.#client.runtime;
       const event = testEvent(service, id, ids.eventId(), engine.now());
-      return Result.ok(await this.#send(webhook, event));
+      const answer = await this.#send(webhook, event);
+      await this.#leave("webhook.test", id, { delivered: answer.delivered });
+      return Result.ok(answer);
     });
   }
 
@@ -210,14 +234,25 @@ export class Webhooks {
     }
   }
 
-  #change(id: string, change: (webhook: StoredWebhook) => StoredWebhook): Found<Webhook> {
+  #leave(action: AuditAction, target: string, details?: AuditEvent["details"]): Promise<void> {
+    return leaveAuditEvent(this.#client.runtime, { action, target, ...(details && { details }) });
+  }
+
+  #change(
+    id: string,
+    audited: Pick<AuditedChange, "action" | "details">,
+    change: (webhook: StoredWebhook) => StoredWebhook,
+  ): Found<Webhook> {
     return this.#with(id, async (first) => {
       const { engine, service } = this.#client.runtime;
       let found: PlacedWebhook | null = first;
       for (let writes = 0; writes < writesMax && found !== null; writes++) {
         const webhook = change(found.webhook);
         const [outcome] = await engine.swap([webhookWrite(service, webhook, found.version)]);
-        if (outcome?.swapped) return Result.ok(this.#view(webhook));
+        if (outcome?.swapped) {
+          await leaveAuditEvent(this.#client.runtime, { ...audited, target: id });
+          return Result.ok(this.#view(webhook));
+        }
         found = await findWebhook(this.#client.runtime, id);
       }
       return found === null ? Result.err(notFound(id)) : Result.err(this.#busy(id));

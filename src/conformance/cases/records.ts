@@ -131,6 +131,22 @@ export const recordCases = concern("records", [
       assert.deepEqual(await found("nothing"), []);
     },
   },
+  {
+    name: "records before an id come last first, at most the limit",
+    async run(env) {
+      const { engine } = env;
+      const names = ["audit/a/2", "audit/a/1", "audit/a/3", "audit/b/1", "aud", "audits"];
+      await engine.swap(names.map((id) => ({ id, expect: 0, body: id })));
+      const found = async (prefix: string, before: string, limit = 10) =>
+        (await engine.query("records", { prefix, before, limit })).map(({ id }) => id);
+      assert.deepEqual(await found("audit/a/", "audit/a/3"), ["audit/a/2", "audit/a/1"]);
+      assert.deepEqual(await found("audit/a/", "audit/a/~", 2), ["audit/a/3", "audit/a/2"]);
+      assert.deepEqual(await found("audit/", "audit/~", 1), ["audit/b/1"]);
+      assert.deepEqual(await found("audit/a/", "z", 1), ["audit/a/3"]);
+      assert.deepEqual(await found("audit/a/", "audit/a/1"), []);
+      assert.deepEqual(await found("audit/b/", "audit/a/9"), []);
+    },
+  },
 ]);
 
 const id = recordId.idempotency("shop", "mail", 1, "order 7");

@@ -39,8 +39,10 @@ export const answers: {
   blockers: (store, { ids }) => copy(listBlockers(store, ids)),
   dependents: (store, { ids }) => listDependents(store, ids),
   queues: (store, { service }) => listQueues(store, service),
-  records: (store, { prefix, limit = pageMax }) => {
-    const ids = [...store.records.keys()].filter((id) => id.startsWith(prefix)).sort(compareText);
+  records: (store, { prefix, before, limit = pageMax }) => {
+    const all = [...store.records.keys()].filter((id) => id.startsWith(prefix)).sort(compareText);
+    const ids =
+      before === undefined ? all : all.filter((id) => compareText(id, before) < 0).reverse();
     const records = ids.map((id) => readRecord(store, id)).filter((record) => record !== null);
     return copy(records.slice(0, limit));
   },

@@ -66,8 +66,13 @@ export class ReadModel {
   async #answer(name: QueryName, ask: unknown): Promise<unknown> {
     const { records } = this.#options;
     if (name === "records") {
-      const { prefix, limit = pageMax } = ask as Queries["records"]["ask"];
-      return (await records.list(prefix)).slice(0, limit);
+      const { prefix, before, limit = pageMax } = ask as Queries["records"]["ask"];
+      const found = await records.list(prefix);
+      if (before === undefined) return found.slice(0, limit);
+      return found
+        .filter(({ id }) => id < before)
+        .reverse()
+        .slice(0, limit);
     }
     const projection = await this.caughtUp();
     const answer = await projection.query(name, ask as never);

@@ -11,6 +11,7 @@ import type {
   KeyRow,
   Page,
   QueueRow,
+  RecordsAsk,
   StateCount,
 } from "../query.js";
 import { pageDefault, pageMax } from "../query.js";
@@ -358,11 +359,10 @@ function keyHolder(row: SqlRow): KeyHolder {
 /** The queues that jobs are in or that have settings. */
 export function* listQueues(now: number, service: string | undefined): Step<readonly QueueRow[]> {
   const counts = yield* countJobs(service === undefined ? {} : { service });
-  const settings = yield* listRecords(
-    now,
-    service === undefined ? recordId.queues : recordId.queue(service, ""),
-    pageMax * 10,
-  );
+  const settings = yield* listRecords(now, {
+    prefix: service === undefined ? recordId.queues : recordId.queue(service, ""),
+    limit: pageMax * 10,
+  });
   const queues = new Map<
     string,
     { service: string; queue: string; paused: boolean; waiting: number; active: number }
@@ -391,16 +391,20 @@ export function* listQueues(now: number, service: string | undefined): Step<read
   return [...queues.entries()].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, row]) => row);
 }
 
+/** The most records that one question gives. */
+const recordsMax = 1_000;
+
 /** The records whose ids start with a prefix. */
 export function* listRecords(
   now: number,
-  prefix: string,
-  limit: number,
+  { prefix, before, limit = recordsMax }: RecordsAsk,
 ): Step<readonly StoredRecord[]> {
+  const end = `${prefix}\u{10FFFF}`;
+  const until = before !== undefined && before < end ? before : end;
   const rows = yield {
     sql: `SELECT id, version, body, expires_at FROM records WHERE id >= ? AND id < ? AND (expires_at IS NULL OR expires_at > ?)
-      ORDER BY id LIMIT ?`,
-    values: [prefix, `${prefix}\u{10FFFF}`, now, limit],
+      ORDER BY id ${before === undefined ? "" : "DESC"} LIMIT ?`,
+    values: [prefix, until, now, limit],
   };
   return rows.map(recordFromRow);
 }

@@ -58,9 +58,6 @@ export function* readItem(now: number, read: Read): Step<unknown> {
   }
 }
 
-/** The most records that one question gives. */
-const recordsMax = 1_000;
-
 function answerQuery(now: number, name: QueryName, ask: unknown): Step<unknown> {
   const of = <Name extends QueryName>(_: Name) => ask as Queries[Name]["ask"];
   switch (name) {
@@ -85,7 +82,7 @@ function answerQuery(now: number, name: QueryName, ask: unknown): Step<unknown> 
     case "queues":
       return listQueues(now, of("queues").service);
     case "records":
-      return listRecords(now, of("records").prefix, of("records").limit ?? recordsMax);
+      return listRecords(now, of("records"));
     case "ahead":
       return countAhead(of("ahead").id);
   }

@@ -164,7 +164,7 @@ async function serve(
   const caller = options.caller ?? (await findCaller(options, route, request));
   if (route.needs !== "nothing") await limits.request(caller);
   checkNeed(caller, route.needs);
-  const answer = await route.handle({
+  return route.handle({
     backend,
     caller,
     limits,
@@ -180,15 +180,7 @@ async function serve(
       return stopping ? AbortSignal.any([request.signal, stopping]) : request.signal;
     },
   });
-  if (route.needs === "admin.mutate" && !groupsWithEvents.has(route.group)) {
-    const fields = { requestId, actor: caller.actor, operation: route.operation };
-    backend.logger.info({ ...fields, path: request.path }, "A setting was changed.");
-  }
-  return answer;
 }
-
-/** The groups of routes whose changes are events of jobs, which name the actor. The others are told to the log. */
-const groupsWithEvents: ReadonlySet<string> = new Set(["Jobs", "Chains", "Dead letters", "Keys"]);
 
 /** Whether a request asks for an answer that goes on, which a page of another origin must not be able to read. */
 function isStream(request: Incoming): boolean {

@@ -87,14 +87,18 @@ export class Services {
   }
 
   /** A client that acts for a caller on jobs of any service, which it knows from their logs. It creates none. */
-  operator({ actor }: Pick<Caller, "actor">): Client {
-    return { ...this.#operator, runtime: { ...this.#operator.runtime, actor } };
+  operator(caller: Pick<Caller, "actor">, requestId?: string): Client {
+    return actingFor(this.#operator, caller, requestId);
   }
 
   /** A client of a service that acts for a caller. */
-  async client(service: string, { actor }: Pick<Caller, "actor">): Promise<Client> {
+  async client(
+    service: string,
+    caller: Pick<Caller, "actor">,
+    requestId?: string,
+  ): Promise<Client> {
     const { client } = await this.#service(service);
-    return { ...client, runtime: { ...client.runtime, actor } };
+    return actingFor(client, caller, requestId);
   }
 
   /** What creates jobs of a service for a caller. */
@@ -152,4 +156,10 @@ export class Services {
     if (known === undefined) this.onNamed();
     return fresh;
   }
+}
+
+/** The same client on a caller's behalf; a request is named where it may change settings. */
+function actingFor(client: Client, { actor }: Pick<Caller, "actor">, requestId?: string): Client {
+  const runtime = { ...client.runtime, actor, ...(requestId !== undefined && { requestId }) };
+  return { ...client, runtime };
 }

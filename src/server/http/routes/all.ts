@@ -2,6 +2,7 @@
  * All routes, in the order in which the documents show them.
  */
 import type { Route } from "../route.js";
+import { auditRoutes } from "./audit.js";
 import { chainRoutes } from "./chains.js";
 import { contractRoutes } from "./contracts.js";
 import { createRoutes } from "./creates.js";
@@ -34,5 +35,6 @@ export const routes: readonly Route[] = [
   ...scheduleRoutes,
   ...webhookRoutes,
   ...tokenRoutes,
+  ...auditRoutes,
   ...workRoutes,
 ];

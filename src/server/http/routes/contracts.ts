@@ -120,9 +120,9 @@ export const contractRoutes: readonly Route[] = [
       },
     },
     handle: async (request) => {
-      const { backend, caller, params, body } = request;
+      const { backend, caller, params, body, requestId } = request;
       const manifest = manifestOf(request);
-      const client = await backend.services.client(params.service, caller);
+      const client = await backend.services.client(params.service, caller, requestId);
       const state = new ContractState(client.runtime, manifest);
       const outcome = await state.acceptNamed(body.migration).orThrow();
       backend.services.forget(params.service);

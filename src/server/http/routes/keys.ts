@@ -73,9 +73,9 @@ export const keyRoutes: readonly Route[] = [
       404: missing,
     },
     handle: async (request) => {
-      const { backend, caller, params } = request;
+      const { backend, caller, params, requestId } = request;
       await find(request);
-      const keys = new Keys(backend.services.operator(caller));
+      const keys = new Keys(backend.services.operator(caller, requestId));
       return ok({ released: await keys.release({ hash: params.hash }).orThrow() });
     },
   }),

@@ -2,6 +2,7 @@
  * Queues: what they hold, their limits, and stopping, emptying and removing them.
  */
 import { z } from "zod";
+import { leaveAuditEvent } from "../../../client/audit.js";
 import { commandMany } from "../../../client/commands.js";
 import { Queues } from "../../../client/queues.js";
 import { type JobFilter, pageMax, type QueueRow } from "../../../engine/query.js";
@@ -65,7 +66,8 @@ export const queueRoutes: readonly Route[] = [
       },
       409: { description: "It is there already.", body: errorOut },
     },
-    handle: async ({ backend, caller, body }) => {
+    handle: async (request) => {
+      const { backend, body } = request;
       const { service, queue, ...settings } = body;
       checkQueueName(backend, queue);
       const found = await find(backend, service, queue);
@@ -73,7 +75,7 @@ export const queueRoutes: readonly Route[] = [
         const message = `Queue ${queue} of ${service} is there already.`;
         throw refused("duplicate", { reason: "queue_already_exists", field: "queue", message });
       }
-      await change({ backend, caller }, service, queue, settings);
+      await (await queuesOf(request, service)).create(queue, settings).orThrow();
       const Location = `/v1/queues/${service}/${queue}`;
       return { status: 201, body: await shown(backend, service, queue), headers: { Location } };
     },
@@ -103,10 +105,15 @@ export const queueRoutes: readonly Route[] = [
       paused: z.boolean().optional(),
     }),
     answers: queueAnswers,
-    handle: (request) => changed(request, request.body),
+    handle: async (request) => {
+      await existing(request);
+      const { service, queue } = request.params;
+      await (await queuesOf(request, service)).configure(queue, request.body).orThrow();
+      return ok(await shown(request.backend, service, queue));
+    },
   }),
-  command("pause", "Hand out no more jobs of a queue, in every process.", { paused: true }),
-  command("resume", "Hand out jobs of a queue again.", { paused: false }),
+  command("pause", "Hand out no more jobs of a queue, in every process."),
+  command("resume", "Hand out jobs of a queue again."),
   route({
     method: "post",
     path: "/v1/queues/{service}/{queue}/purge",
@@ -152,7 +159,7 @@ export const queueRoutes: readonly Route[] = [
   }),
 ];
 
-function command(what: "pause" | "resume", summary: string, settings: Settings): Route {
+function command(what: "pause" | "resume", summary: string): Route {
   return route({
     method: "post",
     path: `/v1/queues/{service}/{queue}/${what}`,
@@ -163,34 +170,21 @@ function command(what: "pause" | "resume", summary: string, settings: Settings):
     params: queueParams,
     answers: { 200: queueAnswers[200] },
     // A queue may be paused before its first job comes.
-    handle: async ({ backend, caller, params: { service, queue } }) => {
+    handle: async (request) => {
+      const { backend, params } = request;
+      const { service, queue } = params;
       checkQueueName(backend, queue);
-      await change({ backend, caller }, service, queue, settings);
+      await (await queuesOf(request, service))[what](queue).orThrow();
       return ok(await shown(backend, service, queue));
     },
   });
 }
 
-type Settings = {
-  readonly paused?: boolean | undefined;
-  readonly maxActive?: number | null | undefined;
-};
-
-async function change(
-  { backend, caller }: Pick<RouteRequest, "backend" | "caller">,
+async function queuesOf(
+  { backend, caller, requestId }: Pick<RouteRequest, "backend" | "caller" | "requestId">,
   service: string,
-  queue: string,
-  settings: Settings,
-): Promise<void> {
-  const client = await backend.services.client(service, caller);
-  await new Queues(client).configure(queue, settings).orThrow();
-}
-
-async function changed(request: OfQueue, settings: Settings): Promise<Answer> {
-  await existing(request);
-  const { service, queue } = request.params;
-  await change(request, service, queue, settings);
-  return ok(await shown(request.backend, service, queue));
+): Promise<Queues> {
+  return new Queues(await backend.services.client(service, caller, requestId));
 }
 
 async function existing({ backend, params: { service, queue } }: OfQueue): Promise<unknown> {
@@ -226,13 +220,13 @@ async function purge(
   request: RouteRequest<z.output<typeof queueParams>, undefined, { readonly preview: boolean }>,
 ): Promise<Answer> {
   await existing(request);
-  const { backend, caller, params, body } = request;
+  const { backend, caller, params, body, requestId } = request;
   const { engine, ids } = backend;
   const filter = { ...params, state: waitingStates ?? [] };
   const count = async () => (await engine.query("jobs", { filter, limit: 1 })).count;
   const matched = await count();
   if (body.preview) return ok({ matched, removed: 0, remaining: matched, preview: true });
-  const { runtime } = backend.services.operator(caller);
+  const { runtime } = backend.services.operator(caller, requestId);
   let removed = 0;
   for (let asked = 0; asked < purgeMax; asked += pageMax) {
     const { entries } = await engine.query("jobs", { filter, limit: pageMax });
@@ -249,19 +243,20 @@ async function purge(
     );
     removed += outcomes.filter(({ ok: isDone }) => isDone).length;
   }
+  const { service, queue: target } = params;
+  await leaveAuditEvent(runtime, { action: "queue.purge", target, service, details: { removed } });
   return ok({ matched, removed, remaining: await count(), preview: false });
 }
 
 async function remove(
   request: RouteRequest<z.output<typeof queueParams>, { readonly force: boolean }>,
 ): Promise<Answer> {
-  const { backend, caller, params, query } = request;
+  const { params, query } = request;
   const row = (await existing(request)) as QueueRow;
   if (row.waiting + row.active > 0 && !query.force) {
     const message = `Queue ${params.queue} holds ${row.waiting} waiting and ${row.active} active jobs; purge it first, or use force.`;
     throw refused("conflict", { reason: "queue_not_empty", message });
   }
-  const client = await backend.services.client(params.service, caller);
-  await new Queues(client).forget(params.queue).orThrow();
+  await (await queuesOf(request, params.service)).forget(params.queue).orThrow();
   return { status: 204 };
 }

@@ -235,10 +235,10 @@ function command(what: "pause" | "resume", summary: string): Route {
 }
 
 async function schedulesOf(
-  { backend, caller }: Pick<RouteRequest, "backend" | "caller">,
+  { backend, caller, requestId }: Pick<RouteRequest, "backend" | "caller" | "requestId">,
   service: string,
 ): Promise<Schedules> {
-  const client = await backend.services.client(service, caller);
+  const client = await backend.services.client(service, caller, requestId);
   return new Schedules(client, await backend.services.contract(service));
 }
 

@@ -2,6 +2,7 @@
  * Tokens: making, listing and revoking them. Nobody can give what they do not have.
  */
 import { z } from "zod";
+import { leaveAuditEvent } from "../../../client/audit.js";
 import { type Caller, type Capability, may } from "../caller.js";
 import { errorOut } from "../openapi.js";
 import { badArgument, notFound, refused } from "../refusal.js";
@@ -66,9 +67,13 @@ export const tokenRoutes: readonly Route[] = [
         body: tokenOut.extend({ secret: z.string() }).meta({ id: "NewToken" }),
       },
     },
-    handle: async ({ backend, caller, body }) => {
+    handle: async ({ backend, caller, body, requestId }) => {
       const wish = wishOf(backend.engine.now(), caller, body);
       const { token, secret } = await backend.tokens.create(wish);
+      const { id: target, name: named, capabilities } = token;
+      const details = { name: named, capabilities };
+      const { runtime } = backend.services.operator(caller, requestId);
+      await leaveAuditEvent(runtime, { action: "token.create", target, details });
       return { status: 201, body: { ...(tokenBody(token) as object), secret } };
     },
   }),
@@ -84,8 +89,10 @@ export const tokenRoutes: readonly Route[] = [
       204: { description: "Revoked." },
       404: { description: "There is no such token.", body: errorOut },
     },
-    handle: async ({ backend, params }) => {
+    handle: async ({ backend, caller, params, requestId }) => {
       if (!(await backend.tokens.revoke(params.id))) throw notFound("token", params.id);
+      const { runtime } = backend.services.operator(caller, requestId);
+      await leaveAuditEvent(runtime, { action: "token.revoke", target: params.id });
       return { status: 204 };
     },
   }),

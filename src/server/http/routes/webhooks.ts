@@ -235,10 +235,10 @@ export const webhookRoutes: readonly Route[] = [
 ];
 
 async function hooksOf(
-  { backend, caller }: Pick<RouteRequest, "backend" | "caller">,
+  { backend, caller, requestId }: Pick<RouteRequest, "backend" | "caller" | "requestId">,
   service: string,
 ): Promise<Webhooks> {
-  return new Webhooks(await backend.services.client(service, caller));
+  return new Webhooks(await backend.services.client(service, caller, requestId));
 }
 
 function hookBody({ createdAt, disabled, previousSecretUntil, ...hook }: Webhook): unknown {
