@@ -92,6 +92,8 @@ it("a service runs its jobs with no more than its permissions", async () => {
   expect(await slow.wait()).toMatchObject({ error: { _tag: "JobEnded", state: "cancelled" } });
   await service.queues.pause("plain").orThrow();
   await service.queues.resume("plain").orThrow();
+  const { entries } = await service.reads.audit().orThrow();
+  expect(entries.slice(0, 2).map(({ action }) => action)).toEqual(["queue.resume", "queue.pause"]);
   await first.retry({ force: true }).orThrow();
   await first.wait().orThrow();
   const listed = await service.reads.jobs({ limit: 100 }).orThrow();
