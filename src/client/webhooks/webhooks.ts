@@ -129,16 +129,7 @@ export class Webhooks {
     const problem = webhookProblem(change, "update", this.#rules);
     if (problem !== null) return refusal(problem);
     const now = this.#client.runtime.engine.now();
-    const fields = Object.keys(given(change));
-    const isSwitch = fields.length === 1 && change.enabled !== undefined;
-    const turned = change.enabled ? "webhook.enabled" : "webhook.disabled";
-    const audited = isSwitch
-      ? ({
-          action: turned,
-          ...(change.enabled ? null : { details: { reason: "caller" } }),
-        } as const)
-      : ({ action: "webhook.update", details: { fields } } as const);
-    return this.#change(id, audited, ({ disabled, ...webhook }) => {
+    return this.#change(id, auditedUpdate(change), ({ disabled, ...webhook }) => {
       const next = { ...webhook, ...change };
       if (next.enabled) return next;
       return { ...next, disabled: disabled ?? { at: now, reason: "caller" } };
@@ -294,6 +285,16 @@ export class Webhooks {
     const { url } = this.#client.runtime.engine;
     return new StoreBusy({ url, message: `The webhook ${id} kept changing; try again.` });
   }
+}
+
+/** What the audit trail says of an update: which fields it names, and not what they are now, or that it is a switch. */
+function auditedUpdate(change: WebhookChange): Pick<AuditedChange, "action" | "details"> {
+  const fields = Object.keys(given(change));
+  if (change.enabled === undefined || fields.length > 1)
+    return { action: "webhook.update", details: { fields } };
+  return change.enabled
+    ? { action: "webhook.enabled" }
+    : { action: "webhook.disabled", details: { reason: "caller" } };
 }
 
 function freshSecret(ids: Client["runtime"]["ids"]): string {
