@@ -19,6 +19,11 @@ export interface PlacedRecord {
 export const casRoundsMax = 100;
 
 const operationHeader = "KV-Operation";
+const lifetimeHeader = "Nats-TTL";
+
+/** The server forgets a record so long after it expired, since clocks differ, and a deletion so long after it was written. */
+const expiredForMs = 60_000;
+const deletedForMs = 24 * 60 * 60 * 1_000;
 
 /** The records of a deployment. */
 export class Records {
@@ -81,11 +86,20 @@ export class Records {
       subject,
       body:
         record === null ? "" : JSON.stringify(ahead === undefined ? record : { ...record, ahead }),
-      headers: record === null ? { [operationHeader]: "DEL" } : {},
+      headers: this.#headersOf(record),
       expect: { filter: subject, seq: seen.seq },
     };
     const [publication] = await this.#port.publish("records", [message]);
     return publication?.outcome === "stored" ? { record, seq: publication.seq } : null;
+  }
+
+  /** What the server is told of a record besides: that it is gone, and when it may forget it. */
+  #headersOf(record: StoredRecord | null): Readonly<Record<string, string>> {
+    if (record === null)
+      return { [operationHeader]: "DEL", [lifetimeHeader]: lifetime(deletedForMs) };
+    const { expiresAt } = record;
+    if (expiresAt === undefined) return {};
+    return { [lifetimeHeader]: lifetime(Math.max(expiresAt - this.#now(), 0) + expiredForMs) };
   }
 
   /** Compares and sets one record at the version that its writer saw. */
@@ -154,6 +168,11 @@ export class Records {
     const ends = rest.length > 0 ? [".>"] : ["", ".>"];
     return ends.map((end) => `$KV.${this.#bucket}.${kindOfOwner}${end}`);
   }
+}
+
+/** How long a message lives, as the server reads it. */
+function lifetime(ms: number): string {
+  return `${Math.ceil(ms / 1_000)}s`;
 }
 
 function recordOf(id: string, version: number, body: Json, expiresAt?: number): StoredRecord {
