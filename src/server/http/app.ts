@@ -6,20 +6,19 @@
  *
  * It serves sockets and, in one process, the command line alike.
  */
-
-import { randomBytes } from "node:crypto";
 import { RegExpRouter } from "hono/router/reg-exp-router";
 import { SmartRouter } from "hono/router/smart-router";
 import { TrieRouter } from "hono/router/trie-router";
 import type { z } from "zod";
 import type { ServedRequest } from "../../client/telemetry.js";
+import { freshRequestId, headOf, outgoing, refusalAnswer } from "./answers.js";
 import type { Backend } from "./backend.js";
 import type { Caller } from "./caller.js";
 import { callerOf, checkNeed, type OriginGuard } from "./guard.js";
 import { type Incoming, incomingOf, type Outgoing, type Peer, responseOf } from "./incoming.js";
 import type { Limits } from "./limits.js";
 import { jsonSchemaOf, openApiDocument } from "./openapi.js";
-import { errorBody, Refused, refusalOf, refused } from "./refusal.js";
+import { Refused, refusalOf, refused } from "./refusal.js";
 import { bodyBytesMax, bodyJson, checked, type QueryKinds, queryValues } from "./request-body.js";
 import type { Answer, Route } from "./route.js";
 import { routes as allRoutes } from "./routes/all.js";
@@ -53,17 +52,9 @@ export interface App {
   handle(request: Incoming): Promise<Outgoing>;
   /** Answers a request of this process. */
   fetch(request: Request, peer?: Peer): Promise<Response>;
+  /** The answer to what never became a request, logged and counted as one. The connection ends with it. */
+  refuse(refusal: Refused): Outgoing;
 }
-
-/** Headers that every answer carries: nothing of it is for a page of another origin, and nothing is to be guessed. */
-const securityHeaders = {
-  "Cache-Control": "no-store",
-  "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
-  "Cross-Origin-Resource-Policy": "same-origin",
-  "Referrer-Policy": "no-referrer",
-  "X-Content-Type-Options": "nosniff",
-  "X-Frame-Options": "DENY",
-} as const;
 
 /** A route, ready to be served. */
 interface Served {
@@ -101,6 +92,7 @@ export function createApp(options: AppOptions): App {
     handle,
     fetch: async (request, peer = { address: "local" }) =>
       responseOf(await handle(incomingOf(request, peer))),
+    refuse: (refusal) => refuse(options, refusal),
   };
 }
 
@@ -212,16 +204,6 @@ function readBody(options: AppOptions, route: Route, request: Incoming): Promise
   return bodyJson(request, bytesMax);
 }
 
-/** What makes the request ids of this process its own, and how many it has given. */
-const requestPrefix = `req-${randomBytes(6).toString("base64url")}`;
-let requestCount = 0;
-
-/** An id for a request that came without one. */
-function freshRequestId(): string {
-  requestCount++;
-  return `${requestPrefix}-${requestCount.toString(36)}`;
-}
-
 const requestIdPattern = /^[\x21-\x7e]{1,128}$/;
 
 /** Runs a request, and turns whatever comes of it into a response, a log line and a measurement. */
@@ -241,7 +223,7 @@ async function report(
     response = outgoing(await run(requestId), requestId);
   } catch (error) {
     refusal = refusalOf(error) ?? internal(error, backend, requestId);
-    response = refusalResponse(refusal, request, requestId);
+    response = refusalAnswer(refusal, request.header("accept"), requestId);
   }
   if (request.method === "HEAD") response = headOf(response);
   const { status } = response;
@@ -256,48 +238,14 @@ async function report(
   return response;
 }
 
-function outgoing(answer: Answer, requestId: string): Outgoing {
-  const { status, body, text, stream, contentType = "application/json", headers } = answer;
-  const content = stream ?? text ?? (body === undefined ? null : JSON.stringify(body));
-  return {
-    status,
-    content,
-    headers: {
-      ...securityHeaders,
-      "X-Request-Id": requestId,
-      ...(content === null ? null : { "Content-Type": contentType }),
-      ...headers,
-    },
-  };
-}
-
-/** The head of an answer. The head of a stream is one, too, and the stream itself goes to nobody. */
-function headOf({ status, headers, content }: Outgoing): Outgoing {
-  if (content instanceof ReadableStream) void content.cancel();
-  return { status, headers, content: null };
-}
-
-function refusalResponse(refusal: Refused, request: Incoming, requestId: string): Outgoing {
-  const { status, retryAfterMs } = refusal;
-  const wantsProblem = request.header("accept")?.includes("application/problem+json") ?? false;
-  const body = errorBody(refusal);
-  const answer: Answer = {
-    status,
-    body: wantsProblem ? problem(refusal, requestId) : { error: { ...body, requestId } },
-    contentType: wantsProblem ? "application/problem+json" : "application/json",
-    headers: {
-      ...(retryAfterMs !== undefined && { "Retry-After": String(Math.ceil(retryAfterMs / 1_000)) }),
-      ...(status === 401 && { "WWW-Authenticate": 'Bearer realm="millrace"' }),
-      ...(typeof refusal.details?.allow === "string" && { Allow: refusal.details.allow }),
-    },
-  };
-  return outgoing(answer, requestId);
-}
-
-function problem(refusal: Refused, requestId: string): unknown {
-  const { status, code, message, reason, field, details } = refusal;
-  const shown = { code, reason, ...(field === undefined ? null : { field }), ...details };
-  return { type: "about:blank", title: code, status, detail: message, ...shown, requestId };
+function refuse({ backend, onRequest }: AppOptions, refusal: Refused): Outgoing {
+  const requestId = freshRequestId();
+  const { status, reason } = refusal;
+  const seen = { method: "unreadable", route: "unmatched", status };
+  onRequest?.({ ...seen, durationMs: 0 });
+  backend.logger.info({ requestId, ...seen, reason }, "Request.");
+  const answer = refusalAnswer(refusal, null, requestId);
+  return { ...answer, headers: { ...answer.headers, Connection: "close" } };
 }
 
 /** Something is wrong with the server. What it is goes to the log, and not to the caller. */

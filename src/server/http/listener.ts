@@ -3,7 +3,12 @@
  */
 import { X509Certificate } from "node:crypto";
 import { readFileSync } from "node:fs";
-import { createServer as createHttpServer, type Server } from "node:http";
+import {
+  createServer as createHttpServer,
+  type IncomingMessage,
+  type Server,
+  type ServerResponse,
+} from "node:http";
 import { createServer as createHttpsServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { createSecureContext } from "node:tls";
@@ -11,6 +16,7 @@ import { InvalidOption } from "../../client/errors.js";
 import type { App } from "./app.js";
 import type { AuthMode } from "./backend.js";
 import { SocketRequest, send } from "./incoming.js";
+import { hostMissing, isWithoutHost, refuseUnreadable } from "./unreadable.js";
 
 /** Where and how a server listens. */
 export interface ListenOptions {
@@ -146,6 +152,8 @@ export async function listen(
     headersTimeout: readTimeoutMs,
     requestTimeout: readTimeoutMs,
     maxHeaderSize: 16_384,
+    // A request without a host is refused in our words, and not in those of Node.
+    requireHostHeader: false,
     connectionsCheckingInterval: Math.min(readTimeoutMs, checkMs),
   };
   const server = binding.tls
@@ -169,14 +177,19 @@ export async function listen(
   const { port } = server.address() as AddressInfo;
   const app = appFor(port);
   let stopping: Promise<void> | undefined;
-  server.on("request", (message, response) => {
+  refuseUnreadable(server, app);
+  const serve = (message: IncomingMessage, response: ServerResponse) => {
     // A connection whose answer began before the server stops would wait for further requests.
     response.once("close", () => stopping && server.closeIdleConnections());
+    if (isWithoutHost(message)) return send(response, app.refuse(hostMissing));
     app.handle(new SocketRequest(message, response)).then(
       (answer) => send(response, answer),
       () => response.destroy(),
     );
-  });
+  };
+  server.on("request", serve);
+  // Whatever else is expected of us than to go on, we may ignore.
+  server.on("checkExpectation", serve);
   const host = binding.host.includes(":") ? `[${binding.host}]` : binding.host;
   const url = `${binding.tls ? "https" : "http"}://${host}:${port}`;
   return {

@@ -33,7 +33,7 @@ import {
 
 /** Every code that an answer may carry, with the statuses that go with it. */
 export const refusalCodes = {
-  invalid_argument: [400, 405, 415, 422],
+  invalid_argument: [400, 405, 408, 415, 422, 431],
   unauthenticated: [401],
   permission_denied: [403],
   not_found: [404],

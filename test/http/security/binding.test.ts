@@ -4,9 +4,11 @@ import { execFile } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { type RequestOptions, request } from "node:https";
+import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
+import { connect as connectSecured } from "node:tls";
 import { promisify } from "node:util";
 import { InvalidOption } from "millrace";
 import { type ServerOptions, startServer } from "millrace/server";
@@ -159,6 +161,21 @@ describe("TLS", () => {
     await expect(get(`${url}/healthz`, {})).rejects.toThrow();
     const old = { ca, maxVersion: "TLSv1.1", minVersion: "TLSv1" } as const;
     await expect(get(`${url}/healthz`, old)).rejects.toThrow();
+  });
+
+  it("carries refusals of what is no HTTP, and survives callers that speak no TLS", async () => {
+    const { url, port } = await openServer({ url: "memory:", ...certificates.server });
+    const ca = await readFile(certificates.authority);
+    const secured = connectSecured({ host: "127.0.0.1", port, ca });
+    secured.write("nonsense\r\n\r\n");
+    const answer = await text(secured);
+    expect(answer).toMatch(/^HTTP\/1\.1 400 Bad Request\r\n/);
+    expect(answer).toContain('"details":{"reason":"not_http"}');
+    const plain = connect(port, "127.0.0.1");
+    plain.on("error", () => {});
+    plain.write("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    await once(plain.resume(), "close");
+    expect((await get(`${url}/healthz`, { ca })).status).toBe(200);
   });
 
   it("with a client authority takes only clients that it vouches for, and names them", async () => {
