@@ -3,6 +3,7 @@ import { execFile } from "node:child_process";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, it } from "vitest";
+import { openServer } from "../http/api.js";
 import { freshPlace, json, main, onTerminal, type Place, run, start } from "./millrace.js";
 
 async function freshStore(): Promise<Place> {
@@ -34,6 +35,23 @@ it("following gives lines of JSON as things happen, and ends with a signal", asy
     .split("\n")
     .map((line) => JSON.parse(line).name);
   expect({ code, err, names }).toEqual({ code: 130, err: "", names: ["created", "cancelled"] });
+});
+
+it("a long history and a long log are shown whole", async () => {
+  const { folder } = await freshPlace();
+  const { api, url } = await openServer({ url: `file:${join(folder, "jobs.db")}`, keeper: false });
+  const place = { folder, environment: { MILLRACE_SERVER: url } };
+  const id = await api.create("shop", "pack");
+  const { token } = await api.claimOne("shop", "pack");
+  const entries = Array.from({ length: 60 }, (_, index) => ({ message: `line ${index}` }));
+  for (let times = 0; times < 2; times++)
+    await api.post(`/v1/work/jobs/${id}/logs`, { token, entries });
+  const steps = Array.from({ length: 120 }, (_, current) => ({ token, progress: { current } }));
+  await Promise.all(steps.map((step) => api.post(`/v1/work/jobs/${id}/progress`, step)));
+  const history = await json<{ entries: unknown[] }>(place, "job", "events", id);
+  expect(history.entries).toHaveLength(2 + 2 + steps.length);
+  const logs = await json<{ entries: unknown[] }>(place, "job", "logs", id);
+  expect(logs.entries).toMatchObject([...entries, ...entries]);
 });
 
 it("a reader that has seen enough is no failure", async () => {

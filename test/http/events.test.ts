@@ -21,6 +21,39 @@ describe.each(apiStores)("on $name", (store) => {
     expect(body.entries[0].at).toMatch(/^\d{4}-.*Z$/);
   });
 
+  it("gives the history and the log lines of a job in parts, each with the way to the next", async () => {
+    const { api, other } = servers;
+    const service = freshService();
+    const id = await api.create(service, "mail");
+    const { token } = await api.claimOne(service, "mail");
+    const messages = ["one", "two", "three", "four", "five"];
+    const entries = messages.map((message) => ({ message }));
+    await api.post(`/v1/work/jobs/${id}/logs`, { token, entries });
+    await api.settle(id, token, { outcome: "completed" });
+    const readParts = async (path: string) => {
+      const parts: { readonly name: string; readonly message: string }[][] = [];
+      for (let next: string | undefined = path; next !== undefined; ) {
+        const { body, headers } = await other.get(next);
+        parts.push(body.entries);
+        const [, linked] = /^<(.+)>; rel="next"$/.exec(headers.get("link") ?? "") ?? [];
+        expect(linked?.includes(`cursor=${body.nextCursor}`)).toBe(linked && true);
+        next = linked;
+      }
+      return parts;
+    };
+    const lines = await readParts(`/v1/jobs/${id}/logs?limit=2`);
+    expect(lines.map((part) => part.map(({ message }) => message))).toEqual([
+      ...[["one", "two"], ["three", "four"], ["five"]],
+    ]);
+    const events = await readParts(`/v1/jobs/${id}/events?limit=1`);
+    expect(events.every((part) => part.length === 1)).toBe(true);
+    expect(namesOf(events.flat())).toEqual(["created", "started", "logged", "completed"]);
+    for (const limit of [0, 1_001])
+      expect((await api.get(`/v1/jobs/${id}/events?limit=${limit}`)).status).toBe(400);
+    const beyond = await api.get(`/v1/jobs/${id}/logs?cursor=99`);
+    expect([beyond.body, beyond.headers.get("link")]).toEqual([{ entries: [] }, null]);
+  });
+
   it("streams a job's events, and goes on after the last one that was seen", async () => {
     const { api, other } = servers;
     const id = await api.create(freshService(), "mail");

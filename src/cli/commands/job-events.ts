@@ -6,6 +6,7 @@ import { type EventAnswer, eventOf, type JobAnswer } from "../answers.js";
 import { ask, path } from "../api.js";
 import { define, option, type Run } from "../define.js";
 import { detailOf } from "../event-words.js";
+import { pages } from "../lists.js";
 import { follow } from "../server-sent.js";
 import type { Session } from "../session.js";
 import { withoutControls } from "../table.js";
@@ -23,15 +24,15 @@ export function defineJobEvents(job: Command, run: Run): void {
     examples: ["millrace job events 01HZX…", "millrace job events 01HZX… --follow --ndjson"],
     options: [option("--follow", "go on with what happens, until Ctrl-C")],
     run: async (session, { args: [id = ""], options }) => {
-      const api = await session.api();
       const route = path`/v1/jobs/${id}/events`;
       if (options.follow) {
+        const api = await session.api();
         for await (const { data } of follow(api, route, { signal: session.signal }))
           printEvent(session, JSON.parse(data) as EventAnswer);
       }
-      const answer = await ask<{ entries: EventAnswer[] }>(api, "GET", route);
-      if (session.output.format !== "text") session.output.list(answer, []);
-      else for (const event of answer.entries) printEvent(session, event);
+      const entries = await everyEntry<EventAnswer>(session, route);
+      if (session.output.format !== "text") session.output.list({ entries }, []);
+      else for (const event of entries) printEvent(session, event);
     },
   });
   define(job, run, {
@@ -39,9 +40,8 @@ export function defineJobEvents(job: Command, run: Run): void {
     says: "show what a job's handler logged",
     examples: ["millrace job logs 01HZX…"],
     run: async (session, { args: [id = ""] }) => {
-      const api = await session.api();
-      const logs = await ask<{ entries: LogAnswer[] }>(api, "GET", path`/v1/jobs/${id}/logs`);
-      session.output.list(logs, [
+      const entries = await everyEntry<LogAnswer>(session, path`/v1/jobs/${id}/logs`);
+      session.output.list({ entries }, [
         { title: "at", value: ({ at }) => at },
         { title: "level", value: ({ level }) => level },
         { title: "message", value: ({ message }) => message },
@@ -77,6 +77,14 @@ interface LogAnswer {
   readonly at: string;
   readonly level: string;
   readonly message: string;
+}
+
+/** All that a job has written, page after page. */
+async function everyEntry<Entry>(session: Session, route: string): Promise<readonly Entry[]> {
+  const entries: Entry[] = [];
+  const read = pages<Entry>(await session.api(), route, {}, { all: true }, session.signal);
+  for await (const page of read) entries.push(...page.entries);
+  return entries;
 }
 
 async function watchOne(session: Session, id: string, options: WatchOptions): Promise<void> {

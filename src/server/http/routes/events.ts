@@ -9,7 +9,7 @@ import { feedStart } from "../feed-hub.js";
 import { checkNeed } from "../guard.js";
 import { type Answer, ok, type Route, type RouteRequest, route } from "../route.js";
 import { eventStream, eventText } from "../streams.js";
-import { listOf, name } from "../wire/common.js";
+import { name, partAnswer, partOf, partQuery } from "../wire/common.js";
 import { eventBody, eventOut } from "../wire/job.js";
 import { jobAnswers, jobParams, refOf } from "./job.js";
 
@@ -45,9 +45,15 @@ export const eventRoutes: readonly Route[] = [
     summary: "The history of a job, oldest first; live as server-sent events.",
     needs: "admin.read",
     params: jobParams,
+    query: partQuery,
     headers: { "Last-Event-ID": "The event after which a stream goes on." },
     answers: {
-      200: { description: "Its events.", body: listOf(eventOut), others: sse },
+      200: {
+        description: "Its events.",
+        body: partOf(eventOut),
+        others: sse,
+        headers: { Link: "The next events." },
+      },
       404: jobAnswers[404],
     },
     handle: jobEvents,
@@ -81,13 +87,12 @@ function wantsStream({ header }: RouteRequest): boolean {
   return header("accept")?.includes("text/event-stream") ?? false;
 }
 
-async function jobEvents(request: RouteRequest<z.output<typeof jobParams>>): Promise<Answer> {
+type OfJobEvents = RouteRequest<z.output<typeof jobParams>, z.output<typeof partQuery>>;
+
+async function jobEvents(request: OfJobEvents): Promise<Answer> {
   const { backend, params, limits, caller } = request;
   const ref = refOf(request);
-  if (!wantsStream(request)) {
-    const entries = await ref.events().orThrow();
-    return ok({ entries: entries.map(eventBody) });
-  }
+  if (!wantsStream(request)) return partAnswer(await ref.events().orThrow(), request, eventBody);
   checkNeed(caller, "admin.stream");
   // A job that is not there is said so at once, and not by a stream without events.
   await ref.events().orThrow();

@@ -13,7 +13,16 @@ import { given } from "../given.js";
 import { errorOut } from "../openapi.js";
 import { errorBody, refusalOf } from "../refusal.js";
 import { ok, type Route, type RouteRequest, route } from "../route.js";
-import { anyJson, durationMs, listOf, name, stateOut } from "../wire/common.js";
+import {
+  anyJson,
+  durationMs,
+  listOf,
+  name,
+  partAnswer,
+  partOf,
+  partQuery,
+  stateOut,
+} from "../wire/common.js";
 import { jobBody, jobOut, logBody, logOut, whyBody, whyOut } from "../wire/job.js";
 import { createFields, payloadOf } from "./creates.js";
 
@@ -229,11 +238,16 @@ export const jobRoutes: readonly Route[] = [
     summary: "The lines that a job's handlers logged, oldest first.",
     needs: "admin.read",
     params: jobParams,
-    answers: { 200: { description: "The lines.", body: listOf(logOut) }, 404: jobAnswers[404] },
-    handle: async (request) => {
-      const entries = await refOf(request).logs().orThrow();
-      return ok({ entries: entries.map(logBody) });
+    query: partQuery,
+    answers: {
+      200: {
+        description: "The lines.",
+        body: partOf(logOut),
+        headers: { Link: "The next lines." },
+      },
+      404: jobAnswers[404],
     },
+    handle: async (request) => partAnswer(await refOf(request).logs().orThrow(), request, logBody),
   }),
 ];
 

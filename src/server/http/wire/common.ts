@@ -6,6 +6,7 @@ import { jobStates } from "../../../core/job.js";
 import { type NameKind, nameRule } from "../../../core/names.js";
 import { priorityMax, priorityMin } from "../../../core/order.js";
 import { type Page, pageDefault, pageMax } from "../../../engine/query.js";
+import type { Answer } from "../route.js";
 import { stateAliases, stateOf } from "../state-aliases.js";
 
 /** A time as text. */
@@ -94,12 +95,43 @@ export function listOf<Entry extends z.ZodType>(entry: Entry) {
   return z.object({ entries: z.array(entry) });
 }
 
+/** How much of what one job has written one answer holds. */
+const partMax = 1_000;
+const partDefault = 100;
+
+/** The part of what one job has written that a request names. */
+export const partQuery = z.object({
+  limit: z.number().int().min(1).max(partMax).default(partDefault),
+  cursor: cursorQuery.optional(),
+});
+
+/** Part of what one job has written. */
+export function partOf<Entry extends z.ZodType>(entry: Entry) {
+  return z.object({ entries: z.array(entry), nextCursor: z.string().optional() });
+}
+
+/** A part for the wire, with the link to the next one. What a job has written stays, so that a place in it is a cursor. */
+export function partAnswer<Row>(
+  rows: readonly Row[],
+  request: { readonly path: string; readonly query: z.output<typeof partQuery> },
+  bodyOf: (row: Row) => unknown,
+): Answer {
+  const { path, query } = request;
+  const from = Number(query.cursor ?? 0);
+  const until = from + query.limit;
+  const entries = rows.slice(from, until).map(bodyOf);
+  if (until >= rows.length) return { status: 200, body: { entries } };
+  const nextCursor = String(until);
+  const Link = `<${path}?limit=${query.limit}&cursor=${nextCursor}>; rel="next"`;
+  return { status: 200, body: { entries, nextCursor }, headers: { Link } };
+}
+
 /** A page for the wire, with the link to the next one. */
 export function pageAnswer<Row>(
   page: Page<Row>,
   { path, search }: { readonly path: string; readonly search: string },
   bodyOf: (row: Row) => unknown,
-): { readonly status: 200; readonly body: unknown; readonly headers?: { readonly Link: string } } {
+): Answer {
   const { entries, count, offset, limit, nextOffset, nextCursor } = page;
   const body = {
     ...{ entries: entries.map(bodyOf), count, offset, limit },
