@@ -110,6 +110,7 @@ export {
   JobNotEnqueued,
   JobNotFound,
   MigrationNotAccepted,
+  QueueExists,
   ScheduleDeclared,
   ScheduleExists,
   ScheduleNotFound,

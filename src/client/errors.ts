@@ -130,6 +130,12 @@ export class MigrationNotAccepted extends TaggedError("MigrationNotAccepted")<{
   readonly changes: readonly ContractChange[];
 }> {}
 
+/** A queue of that name has settings. */
+export class QueueExists extends TaggedError("QueueExists")<{
+  readonly message: string;
+  readonly queue: string;
+}> {}
+
 /** A schedule of that name exists. */
 export class ScheduleExists extends TaggedError("ScheduleExists")<{
   readonly message: string;

@@ -1,5 +1,5 @@
 /**
- * What an operator does to queues and keys: pause, resume, and release a key that a lost job blocks.
+ * What an operator does to queues and keys: create, change, pause, resume, and release a key that a lost job blocks.
  */
 import { Result } from "better-result";
 import type { Json } from "../core/json.js";
@@ -10,7 +10,7 @@ import { type AsyncResult, attempt, refusal } from "./async-result.js";
 import { type AuditAction, type AuditedChange, leaveAuditEvent } from "./audit.js";
 import type { Client } from "./client.js";
 import { commandMany } from "./commands.js";
-import { InvalidOption } from "./errors.js";
+import { InvalidOption, QueueExists } from "./errors.js";
 import { optionsProblem, whole, yesOrNoProblem } from "./option-checks.js";
 import { given, type KeyAsk, keyProblem, keyRow } from "./reads.js";
 import { actorOf } from "./runtime.js";
@@ -36,12 +36,25 @@ export class Queues {
     return this.#configure(queue, { paused: false }, "queue.resume");
   }
 
-  /** Gives a queue settings before it has jobs. */
+  /** Gives settings to a queue that has none. Of several at once, one is the first and the others are refused. */
   create(
     queue: string,
     settings: QueueChange = {},
-  ): AsyncResult<QueueSettings, InvalidOption | StoreError> {
-    return this.#configure(queue, settings, "queue.create");
+  ): AsyncResult<QueueSettings, InvalidOption | QueueExists | StoreError> {
+    const problem = optionsProblem("a queue", settings, queueChecks) ?? queueNameProblem(queue);
+    if (problem !== null) return refusal(problem);
+    return attempt<QueueSettings, InvalidOption | QueueExists | StoreError>(async () => {
+      const { engine, service } = this.#client.runtime;
+      const created = this.#changed(undefined, settings);
+      const id = recordId.queue(service, queue);
+      const [outcome] = await engine.swap([{ id, expect: 0, body: created as unknown as Json }]);
+      if (outcome?.swapped) {
+        await leaveAuditEvent(this.#client.runtime, auditedChange("queue.create", queue, settings));
+        return Result.ok(created);
+      }
+      const message = `Queue ${queue} of ${service} has settings already; change them with configure.`;
+      return Result.err(new QueueExists({ queue, message }));
+    });
   }
 
   /**
@@ -62,21 +75,8 @@ export class Queues {
   ): AsyncResult<QueueSettings, InvalidOption | StoreError> {
     const problem = optionsProblem("a queue", change, queueChecks);
     if (problem !== null) return refusal(problem);
-    const { paused, maxActive } = change;
-    const audited = { action, target: queue, details: given({ paused, maxActive }) };
-    return this.#write(queue, audited, (current) => {
-      const { engine } = this.#client.runtime;
-      // Members that a newer version has written stay.
-      const { maxActive: before, ...others } = current ?? {};
-      const { maxActive = before, paused = current?.paused ?? false } = change;
-      return {
-        ...others,
-        paused,
-        ...(typeof maxActive === "number" && { maxActive }),
-        changedAt: engine.now(),
-        changedBy: actorOf(this.#client.runtime),
-      };
-    });
+    const audited = auditedChange(action, queue, change);
+    return this.#write(queue, audited, (current) => this.#changed(current, change));
   }
 
   /** Forgets the settings of a queue. Its jobs stay, and go by what their contract says. */
@@ -84,15 +84,28 @@ export class Queues {
     return this.#write(queue, { action: "queue.delete", target: queue }, () => null);
   }
 
+  #changed(current: QueueSettings | undefined, change: QueueChange): QueueSettings {
+    const { runtime } = this.#client;
+    // Members that a newer version has written stay.
+    const { maxActive: before, ...others } = current ?? {};
+    const { maxActive = before, paused = current?.paused ?? false } = change;
+    return {
+      ...others,
+      paused,
+      ...(typeof maxActive === "number" && { maxActive }),
+      changedAt: runtime.engine.now(),
+      changedBy: actorOf(runtime),
+    };
+  }
+
   #write(
     queue: string,
     audited: AuditedChange,
     settings: (current: QueueSettings | undefined) => QueueSettings | null,
   ): AsyncResult<QueueSettings, InvalidOption | StoreError> {
+    const problem = queueNameProblem(queue);
+    if (problem !== null) return refusal(problem);
     return attempt<QueueSettings, InvalidOption | StoreError>(async () => {
-      const problem = nameProblem("queue", queue);
-      if (problem !== null)
-        return Result.err(new InvalidOption({ field: "queue", message: problem }));
       const { engine, service } = this.#client.runtime;
       const id = recordId.queue(service, queue);
       let [current = null] = await engine.records([id]);
@@ -112,6 +125,16 @@ export class Queues {
       return Result.err(new StoreBusy({ url: engine.url, message }));
     });
   }
+}
+
+function auditedChange(action: AuditAction, target: string, change: QueueChange): AuditedChange {
+  const { paused, maxActive } = change;
+  return { action, target, details: given({ paused, maxActive }) };
+}
+
+function queueNameProblem(queue: string): InvalidOption | null {
+  const message = nameProblem("queue", queue);
+  return message === null ? null : new InvalidOption({ field: "queue", message });
 }
 
 /** What may be changed of a queue's settings. */

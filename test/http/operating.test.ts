@@ -52,6 +52,27 @@ describe.each(apiStores)("on $name", (store) => {
   });
 
   describe("queues", () => {
+    it("are made by one of several at once, whose settings count", async () => {
+      const { api, other } = servers;
+      const service = freshService();
+      for (let round = 0; round < 2; round++) {
+        const answers = await Promise.all(
+          Array.from({ length: 8 }, (_, index) => {
+            const asked = { service, queue: "slow", maxActive: index + 1 };
+            return (index % 2 === 0 ? api : other).post("/v1/queues", asked);
+          }),
+        );
+        expect(answers.map(({ status }) => status).sort()).toEqual([201, ...Array(7).fill(409)]);
+        const winner = answers.findIndex(({ status }) => status === 201);
+        const path = `/v1/queues/${service}/slow`;
+        expect((await api.get(path)).body.maxActive).toBe(winner + 1);
+        for (const { body } of answers.filter(({ status }) => status === 409))
+          expect(body.error.details).toEqual({ reason: "queue_already_exists", field: "queue" });
+        // A queue that was forgotten may be made again.
+        expect((await api.delete(path)).status).toBe(204);
+      }
+    });
+
     it("are made, changed, paused, resumed and deleted", async () => {
       const { api, other } = servers;
       const service = freshService();

@@ -15,6 +15,7 @@ import type {
   JobExists,
   JobNotEnqueued,
   JobNotFound,
+  QueueExists,
   ScheduleDeclared,
   ScheduleExists,
   ScheduleNotFound,
@@ -126,6 +127,7 @@ type Told =
   | JobExists
   | JobNotEnqueued
   | JobNotFound
+  | QueueExists
   | ScheduleDeclared
   | ScheduleExists
   | ScheduleNotFound
@@ -175,6 +177,8 @@ function toldRefusal(error: Told): Refused | undefined {
     }
     case "JobExists":
       return refused("duplicate", { reason: "job_exists", field: "id", message });
+    case "QueueExists":
+      return refused("duplicate", { reason: "queue_already_exists", field: "queue", message });
     case "ScheduleExists":
       return refused("duplicate", { reason: "schedule_exists", field: "name", message });
     case "ScheduleDeclared":

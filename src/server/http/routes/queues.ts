@@ -4,6 +4,7 @@
 import { z } from "zod";
 import { leaveAuditEvent } from "../../../client/audit.js";
 import { commandMany } from "../../../client/commands.js";
+import { QueueExists } from "../../../client/errors.js";
 import { Queues } from "../../../client/queues.js";
 import { type JobFilter, pageMax, type QueueRow } from "../../../engine/query.js";
 import { type QueueSettings, recordId } from "../../../engine/record.js";
@@ -70,10 +71,10 @@ export const queueRoutes: readonly Route[] = [
       const { backend, body } = request;
       const { service, queue, ...settings } = body;
       checkQueueName(backend, queue);
-      const found = await find(backend, service, queue);
-      if (found !== undefined) {
+      // One that holds jobs is there without settings, too.
+      if ((await find(backend, service, queue)) !== undefined) {
         const message = `Queue ${queue} of ${service} is there already.`;
-        throw refused("duplicate", { reason: "queue_already_exists", field: "queue", message });
+        throw new QueueExists({ queue, message });
       }
       await (await queuesOf(request, service)).create(queue, settings).orThrow();
       const Location = `/v1/queues/${service}/${queue}`;
