@@ -109,7 +109,8 @@ async function signedOnly(backend: Backend, answer: ClaimAnswer): Promise<ClaimA
       continue;
     }
     const error = { message: problem.message, code: problem.code, reason: "signature" } as const;
-    await settleJob(backend, job.id, job.token, { outcome: "terminated", error });
+    const { id, token } = job;
+    await settleJob(backend, { id, token, said: { outcome: "terminated", error } });
   }
   return { ...answer, jobs };
 }
@@ -122,7 +123,7 @@ async function giveBack(backend: Backend, { jobs }: ClaimAnswer): Promise<ClaimA
 
 async function release(backend: Backend, { id, token }: Job): Promise<void> {
   try {
-    await settleJob(backend, id, token, { outcome: "released" });
+    await settleJob(backend, { id, token, said: { outcome: "released" } });
   } catch (error) {
     backend.logger.warn(
       { error, jobId: id },

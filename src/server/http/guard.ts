@@ -22,7 +22,7 @@ export async function callerOf(request: Incoming, auth: AuthMode, tokens: Tokens
       );
     const { id, name, capabilities, agent, expiresAt } = token;
     return {
-      ...{ id: `token:${id}`, actor: `admin:${name}`, capabilities },
+      ...{ id: `token:${id}`, tokenId: id, actor: `admin:${name}`, capabilities },
       ...(agent === undefined ? null : { agent }),
       ...(expiresAt === undefined ? null : { expiresAt }),
     };

@@ -14,7 +14,9 @@ import { type Json, jsonText } from "../../core/json.js";
 import { retryDelayMs } from "../../core/retry.js";
 import { StoreBusy } from "../../engine/errors.js";
 import type { Backend } from "./backend.js";
-import { refused } from "./refusal.js";
+import type { Caller } from "./caller.js";
+import { checkService, holdsLease } from "./holding.js";
+import { type Refused, refused } from "./refusal.js";
 
 /** How often an outcome is decided before it gives way to whoever keeps changing the job. */
 const decisionsMax = 20;
@@ -29,18 +31,26 @@ export type WorkOutcome =
   | { readonly outcome: "released" }
   | { readonly outcome: "cancelled"; readonly reason?: string };
 
-/** Stores the outcome of a try. Gives the job as it is then; refuses an outcome under an old token. */
-export async function settleJob(
-  backend: Backend,
-  id: string,
-  token: number,
-  said: WorkOutcome,
-): Promise<Job> {
+/** An outcome of a try, and the token of its claim. */
+export interface Settlement {
+  readonly id: string;
+  readonly token: number;
+  readonly said: WorkOutcome;
+  /** Who says so; the server itself where nobody is named. */
+  readonly caller?: Caller;
+}
+
+/** Stores the outcome of a try. Gives the job as it is then; refuses one under an old token, or of another caller. */
+export async function settleJob(backend: Backend, settlement: Settlement): Promise<Job> {
   const { engine, ids } = backend;
+  const { id, token, said, caller } = settlement;
   for (let decisions = 0; decisions < decisionsMax; decisions++) {
     const [loaded] = await engine.load([id]);
     if (!loaded) throw jobNotFound(id);
     const { job } = loaded;
+    if (caller !== undefined) checkService(caller, job.service);
+    const isOwn = caller === undefined || (await holdsLease(backend, caller, job, token));
+    if (!isOwn) throw staleToken(job, token);
     if (job.state !== "active" || job.token !== token) throw await stale(backend, job, token, said);
     const bound = await boundJob(backend, job);
     if (said.outcome === "completed") await checkResult(job, bound, said.result);
@@ -138,7 +148,11 @@ async function stale(backend: Backend, job: Job, token: number, { outcome }: Wor
     const decision = decide(job, command, engine.now());
     if (decision.ok) await engine.note([decision.event]);
   }
-  const message = `Job ${job.id} is ${job.state} and not under token ${token} any more; the outcome was recorded as ignored.`;
+  return staleToken(job, token);
+}
+
+function staleToken(job: Job, token: number): Refused {
+  const message = `Job ${job.id} is ${job.state} and not under token ${token} any more; the outcome is ignored.`;
   const details = { state: job.state };
   return refused("conflict", { reason: "stale_token", field: "token", message, details });
 }

@@ -4,100 +4,30 @@
  */
 import { z } from "zod";
 import { jobNotFound } from "../../../client/errors.js";
-import { jobDefaults } from "../../../contract/settings.js";
 import type { Command } from "../../../core/command.js";
 import { decide } from "../../../core/decide.js";
-import { httpWorker, type Job, type JobError } from "../../../core/job.js";
-import type { Json } from "../../../core/json.js";
-import type { HeldLease, RenewOutcome } from "../../../engine/engine.js";
-import { type Caller, may } from "../caller.js";
+import { httpWorker } from "../../../core/job.js";
 import { claimWork } from "../claiming.js";
+import { checkService, holdsLease, workerName } from "../holding.js";
 import { errorOut } from "../openapi.js";
-import { badArgument, Refused, refused } from "../refusal.js";
+import { refused } from "../refusal.js";
+import { renewLeases } from "../renewing.js";
 import { type Answer, ok, type Route, type RouteRequest, route } from "../route.js";
-import { boundJob, settleJob, type WorkOutcome } from "../settling.js";
-import {
-  anyJson,
-  durationMs,
-  listOf,
-  name,
-  stateOut,
-  time,
-  timeOut,
-  timeText,
-} from "../wire/common.js";
+import { settleJob } from "../settling.js";
+import { listOf, stateOut, timeOut, timeText } from "../wire/common.js";
 import { jobBody, jobOut, workBody } from "../wire/job.js";
+import { claimIn, linesIn, outcomeOf, progressIn, renewIn, settleIn, token } from "../wire/work.js";
 import { jobParams } from "./job.js";
 
 const group = "Work";
 
-/** How many jobs one claim gives, how many leases one renewal holds, and how long a claim waits. */
-const claimMax = 100;
-const renewalsMax = 1_000;
-const waitMaxMs = 30_000;
-const leaseMinMs = 1_000;
-const leaseMaxMs = 60 * 60 * 1_000;
-
-const leaseMs = z.number().int().min(leaseMinMs).max(leaseMaxMs).optional();
-const token = z.number().int().min(1).max(Number.MAX_SAFE_INTEGER);
-const text = z.string().max(10_000);
-
-const claimIn = z
-  .strictObject({
-    service: name("service"),
-    worker: name("instance").meta({
-      description: "The name of the worker among those of the service.",
-    }),
-    agent: name("type").optional(),
-    types: z
-      .array(
-        z.strictObject({
-          type: name("type"),
-          version: z.number().int().min(1).default(1),
-          queue: name("queue").optional(),
-          limit: z.number().int().min(1).max(claimMax).default(1),
-        }),
-      )
-      .min(1)
-      .max(100),
-    limit: z.number().int().min(1).max(claimMax).default(1),
-    waitMs: z.number().int().min(0).max(waitMaxMs).default(0),
-    leaseMs,
-  })
-  .meta({ id: "Claim" });
-
 const stored = {
   200: {
-    description: "Whether it was stored; false when the token is not current.",
+    description: "Whether it was stored; false when the token is not current, or not the caller's.",
     body: z.object({ stored: z.boolean() }),
   },
   404: { description: "There is no such job.", body: errorOut },
 } as const;
-
-const settleIn = z
-  .strictObject({
-    token,
-    outcome: z.enum([
-      "completed",
-      "failed",
-      "terminated",
-      "skipped",
-      "snoozed",
-      "released",
-      "cancelled",
-    ]),
-    result: anyJson.optional(),
-    error: z
-      .strictObject({
-        message: text,
-        name: z.string().max(200).optional(),
-        code: z.string().max(200).optional(),
-      })
-      .optional(),
-    reason: text.optional(),
-    delayMs: durationMs.optional(),
-  })
-  .meta({ id: "Settlement" });
 
 /** The routes of the worker protocol. */
 export const workRoutes: readonly Route[] = [
@@ -129,12 +59,7 @@ export const workRoutes: readonly Route[] = [
     group,
     summary: "Renew leases, and learn of cancels and losses.",
     needs: "work",
-    body: z.strictObject({
-      leases: z
-        .array(z.strictObject({ jobId: name("id"), token, leaseMs }))
-        .min(1)
-        .max(renewalsMax),
-    }),
+    body: renewIn,
     answers: {
       200: {
         description: "What became of each lease, in their order.",
@@ -149,7 +74,8 @@ export const workRoutes: readonly Route[] = [
         ),
       },
     },
-    handle: renew,
+    handle: async ({ backend, caller, body }) =>
+      ok({ entries: await renewLeases(backend, caller, body.leases) }),
   }),
   route({
     method: "post",
@@ -159,15 +85,7 @@ export const workRoutes: readonly Route[] = [
     summary: "Say how far a job has come.",
     needs: "work",
     params: jobParams,
-    body: z.strictObject({
-      token,
-      progress: z.strictObject({
-        step: z.string().max(1_000).optional(),
-        message: z.string().max(1_000).optional(),
-        current: z.number().optional(),
-        total: z.number().optional(),
-      }),
-    }),
+    body: progressIn,
     answers: stored,
     handle: (request) => {
       const { token: held, progress } = request.body;
@@ -182,19 +100,7 @@ export const workRoutes: readonly Route[] = [
     summary: "Add lines to the log of a job.",
     needs: "work",
     params: jobParams,
-    body: z.strictObject({
-      token,
-      entries: z
-        .array(
-          z.strictObject({
-            at: time.optional(),
-            level: z.enum(["info", "warn", "error"]).default("info"),
-            message: z.string().max(10_000),
-          }),
-        )
-        .min(1)
-        .max(100),
-    }),
+    body: linesIn,
     answers: stored,
     handle: (request) => {
       const now = Math.round(request.backend.engine.now());
@@ -215,25 +121,17 @@ export const workRoutes: readonly Route[] = [
       200: { description: "The job as it is now.", body: jobOut },
       404: stored[404],
       409: {
-        description: "The token is not current; the outcome was recorded as ignored.",
+        description: "The token is not current, or not the caller's; the outcome is ignored.",
         body: errorOut,
       },
       422: { description: "The result does not fit.", body: errorOut },
     },
-    handle: async (request) => {
-      const { backend, params, body } = request;
-      await ownJob(request);
-      return ok(jobBody(await settleJob(backend, params.id, body.token, outcomeOf(body))));
+    handle: async ({ backend, caller, params: { id }, body }) => {
+      const settlement = { id, token: body.token, said: outcomeOf(body), caller };
+      return ok(jobBody(await settleJob(backend, settlement)));
     },
   }),
 ];
-
-function checkService(caller: Caller, service: string): void {
-  if (may(caller, `work:${service}`)) return;
-  const message = `This needs the capability work:${service}, which the token does not have.`;
-  const details = { capability: `work:${service}` };
-  throw refused("permission_denied", { reason: "capability_missing", message, details });
-}
 
 async function claim(
   request: RouteRequest<undefined, undefined, z.output<typeof claimIn>>,
@@ -245,9 +143,10 @@ async function claim(
     const message = `The token is bound to the agent ${caller.agent}.`;
     throw refused("permission_denied", { reason: "agent_mismatch", field: "agent", message });
   }
-  const { service, worker: instance, types } = body;
-  await backend.presence.note({ service, instance, types, ...(agent && { agent }) });
-  const { jobs, nextDueAt } = await claimWork(backend, body, signal);
+  const { service, types } = body;
+  const worker = workerName(caller, body.worker);
+  await backend.presence.note({ service, instance: worker, types, ...(agent && { agent }) });
+  const { jobs, nextDueAt } = await claimWork(backend, { ...body, worker }, signal);
   return ok({
     jobs: jobs.map(({ job, leaseUntil }) => ({
       job: workBody(job),
@@ -258,132 +157,21 @@ async function claim(
   });
 }
 
-interface LeaseIn {
-  readonly jobId: string;
-  readonly token: number;
-  readonly leaseMs?: number | undefined;
-}
+type OfJob = RouteRequest<{ readonly id: string }, unknown, { readonly token: number }>;
 
-async function renew(
-  request: RouteRequest<undefined, undefined, { readonly leases: readonly LeaseIn[] }>,
-): Promise<Answer> {
-  const { backend, caller, body } = request;
-  const loaded = await backend.engine.load(body.leases.map(({ jobId }) => jobId));
-  const held = await Promise.all(
-    body.leases.map(async (lease, index): Promise<HeldLease | null> => {
-      const job = loaded[index]?.job;
-      // What is not the caller's to hold is lost, and the others are renewed all the same.
-      if (job === undefined || !may(caller, `work:${job.service}`)) return null;
-      return heldLease(request, job, lease);
-    }),
-  );
-  const open = held.filter((lease) => lease !== null);
-  const outcomes = open.length > 0 ? await backend.engine.renew(open) : [];
-  let next = 0;
-  const entries = body.leases.map(({ jobId }, index) => {
-    const outcome = held[index] === null ? lost : (outcomes[next++] ?? lost);
-    return { jobId, ...renewBody(outcome) };
-  });
-  return ok({ entries });
-}
-
-const lost: RenewOutcome = { outcome: "lost", state: null };
-
-/** The lease to renew; none for a try that has taken longer than its type allows, which has failed. */
-async function heldLease(
-  { backend }: Pick<RouteRequest, "backend">,
-  job: Job,
-  { token: given, leaseMs: asked }: LeaseIn,
-): Promise<HeldLease | null> {
-  const { engine } = backend;
-  const bound = await boundJob(backend, job);
-  const timeoutMs = bound?.definition.settings.timeoutMs ?? jobDefaults.timeoutMs;
-  const isCurrent = job.state === "active" && job.token === given;
-  if (isCurrent && engine.now() >= (job.startedAt ?? job.updatedAt) + timeoutMs) {
-    const error: JobError = {
-      message: `The try took longer than ${timeoutMs} ms.`,
-      reason: "timeout",
-    };
-    try {
-      await settleJob(backend, job.id, given, { outcome: "failed", error });
-    } catch (fault) {
-      // Somebody else has ended it meanwhile, or its worker has settled it.
-      if (!(fault instanceof Refused)) throw fault;
-    }
-    return null;
-  }
-  const { service, type, id } = job;
-  const own = bound?.definition.settings.leaseMs ?? jobDefaults.leaseMs;
-  const isKeyed = bound?.definition.settings.keyConcurrency !== undefined;
-  return { job: { service, type, id }, token: given, leaseMs: isKeyed ? own : (asked ?? own) };
-}
-
-function renewBody(renewed: RenewOutcome): object {
-  switch (renewed.outcome) {
-    case "held": {
-      const { outcome, leaseUntil, cancelRequested } = renewed;
-      return { outcome, leaseUntil: timeText(leaseUntil), cancelRequested };
-    }
-    case "ended":
-      return renewed;
-    case "lost":
-      return { outcome: "lost", ...(renewed.state === null ? null : { state: renewed.state }) };
-  }
-}
-
-type OfJob = RouteRequest<{ readonly id: string }, unknown, unknown>;
-
-/** The job of a request, if the caller may work for its service. */
-async function ownJob({ backend, caller, params }: OfJob): Promise<Job> {
-  const [loaded] = await backend.engine.load([params.id]);
-  if (!loaded) throw jobNotFound(params.id);
-  checkService(caller, loaded.job.service);
-  return loaded.job;
-}
-
+/** Stores what a worker says of a job that it holds. */
 async function note(request: OfJob, wish: object): Promise<Answer> {
-  const { engine, ids } = request.backend;
-  const job = await ownJob(request);
+  const { backend, caller, params, body } = request;
+  const { engine, ids } = backend;
+  const [loaded] = await engine.load([params.id]);
+  if (!loaded) throw jobNotFound(params.id);
+  const { job } = loaded;
+  checkService(caller, job.service);
   const actor = httpWorker(job.worker ?? "unknown");
   const command = { ...wish, eventId: ids.eventId(), actor } as Command;
   const decision = decide(job, command, engine.now());
-  const [isStored = false] = decision.ok ? await engine.note([decision.event]) : [];
+  if (!decision.ok || !(await holdsLease(backend, caller, job, body.token)))
+    return ok({ stored: false });
+  const [isStored = false] = await engine.note([decision.event]);
   return ok({ stored: isStored });
-}
-
-/** The outcome of a settlement, which must say what its kind needs. */
-function outcomeOf(body: z.output<typeof settleIn>): WorkOutcome {
-  const { outcome, result, error, reason, delayMs } = body;
-  switch (outcome) {
-    case "completed":
-      return { outcome, ...(result === undefined ? null : { result: result as Json }) };
-    case "failed":
-    case "terminated": {
-      if (error === undefined) throw missing(outcome, "error");
-      const { message, name: errorName, code } = error;
-      return {
-        outcome,
-        error: {
-          message,
-          reason: outcome === "failed" ? "error" : "terminated",
-          ...(errorName === undefined ? null : { name: errorName }),
-          ...(code === undefined ? null : { code }),
-        },
-      };
-    }
-    case "skipped":
-      if (reason === undefined) throw missing(outcome, "reason");
-      return { outcome, reason };
-    case "snoozed":
-      if (delayMs === undefined) throw missing(outcome, "delayMs");
-      return { outcome, delayMs, ...(reason === undefined ? null : { reason }) };
-    case "released":
-      return { outcome };
-    case "cancelled":
-      return { outcome, ...(reason === undefined ? null : { reason }) };
-  }
-}
-
-function missing(outcome: string, field: string) {
-  return badArgument("field_missing", `The outcome ${outcome} needs ${field}.`, field);
 }

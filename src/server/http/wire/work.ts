@@ -1,0 +1,142 @@
+/**
+ * What workers of other languages send: claims, leases to renew, what they have to say, and how a try went.
+ */
+import { z } from "zod";
+import type { Json } from "../../../core/json.js";
+import { badArgument } from "../refusal.js";
+import type { WorkOutcome } from "../settling.js";
+import { anyJson, durationMs, name, time } from "./common.js";
+
+/** How many jobs one claim gives, how many leases one renewal holds, and how long a claim waits. */
+const claimMax = 100;
+const renewalsMax = 1_000;
+const waitMaxMs = 30_000;
+const leaseMinMs = 1_000;
+const leaseMaxMs = 60 * 60 * 1_000;
+
+const leaseMs = z.number().int().min(leaseMinMs).max(leaseMaxMs).optional();
+/** The fencing token of a claim. */
+export const token = z.number().int().min(1).max(Number.MAX_SAFE_INTEGER);
+const text = z.string().max(10_000);
+
+/** What a worker asks for. */
+export const claimIn = z
+  .strictObject({
+    service: name("service"),
+    worker: name("instance").meta({
+      description: "The name of the worker among those of the service.",
+    }),
+    agent: name("type").optional(),
+    types: z
+      .array(
+        z.strictObject({
+          type: name("type"),
+          version: z.number().int().min(1).default(1),
+          queue: name("queue").optional(),
+          limit: z.number().int().min(1).max(claimMax).default(1),
+        }),
+      )
+      .min(1)
+      .max(100),
+    limit: z.number().int().min(1).max(claimMax).default(1),
+    waitMs: z.number().int().min(0).max(waitMaxMs).default(0),
+    leaseMs,
+  })
+  .meta({ id: "Claim" });
+
+/** Leases to renew. */
+export const renewIn = z.strictObject({
+  leases: z
+    .array(z.strictObject({ jobId: name("id"), token, leaseMs }))
+    .min(1)
+    .max(renewalsMax),
+});
+
+/** How far a job has come. */
+export const progressIn = z.strictObject({
+  token,
+  progress: z.strictObject({
+    step: z.string().max(1_000).optional(),
+    message: z.string().max(1_000).optional(),
+    current: z.number().optional(),
+    total: z.number().optional(),
+  }),
+});
+
+/** Lines for the log of a job. */
+export const linesIn = z.strictObject({
+  token,
+  entries: z
+    .array(
+      z.strictObject({
+        at: time.optional(),
+        level: z.enum(["info", "warn", "error"]).default("info"),
+        message: z.string().max(10_000),
+      }),
+    )
+    .min(1)
+    .max(100),
+});
+
+/** How a try went. */
+export const settleIn = z
+  .strictObject({
+    token,
+    outcome: z.enum([
+      "completed",
+      "failed",
+      "terminated",
+      "skipped",
+      "snoozed",
+      "released",
+      "cancelled",
+    ]),
+    result: anyJson.optional(),
+    error: z
+      .strictObject({
+        message: text,
+        name: z.string().max(200).optional(),
+        code: z.string().max(200).optional(),
+      })
+      .optional(),
+    reason: text.optional(),
+    delayMs: durationMs.optional(),
+  })
+  .meta({ id: "Settlement" });
+
+/** The outcome of a settlement, which must say what its kind needs. */
+export function outcomeOf(body: z.output<typeof settleIn>): WorkOutcome {
+  const { outcome, result, error, reason, delayMs } = body;
+  switch (outcome) {
+    case "completed":
+      return { outcome, ...(result === undefined ? null : { result: result as Json }) };
+    case "failed":
+    case "terminated": {
+      if (error === undefined) throw missing(outcome, "error");
+      const { message, name: errorName, code } = error;
+      return {
+        outcome,
+        error: {
+          message,
+          reason: outcome === "failed" ? "error" : "terminated",
+          ...(errorName === undefined ? null : { name: errorName }),
+          ...(code === undefined ? null : { code }),
+        },
+      };
+    }
+    case "skipped":
+      if (reason === undefined) throw missing(outcome, "reason");
+      return { outcome, reason };
+    case "snoozed":
+      if (delayMs === undefined) throw missing(outcome, "delayMs");
+      return { outcome, delayMs, ...(reason === undefined ? null : { reason }) };
+    case "released":
+      return { outcome };
+    case "cancelled":
+      return { outcome, ...(reason === undefined ? null : { reason }) };
+  }
+}
+
+function missing(outcome: string, field: string) {
+  return badArgument("field_missing", `The outcome ${outcome} needs ${field}.`, field);
+}
