@@ -6,7 +6,6 @@ import { jobStates } from "../../../core/job.js";
 import { type NameKind, nameRule } from "../../../core/names.js";
 import { priorityMax, priorityMin } from "../../../core/order.js";
 import { type Page, pageDefault, pageMax } from "../../../engine/query.js";
-import type { Answer } from "../route.js";
 import { stateAliases, stateOf } from "../state-aliases.js";
 
 /** A time as text. */
@@ -110,12 +109,19 @@ export function partOf<Entry extends z.ZodType>(entry: Entry) {
   return z.object({ entries: z.array(entry), nextCursor: z.string().optional() });
 }
 
+/** An answer whose `Link` header leads on while there is more. */
+interface LinkedAnswer {
+  readonly status: 200;
+  readonly body: unknown;
+  readonly headers?: { readonly Link: string };
+}
+
 /** A part for the wire, with the link to the next one. What a job has written stays, so that a place in it is a cursor. */
 export function partAnswer<Row>(
   rows: readonly Row[],
   request: { readonly path: string; readonly query: z.output<typeof partQuery> },
   bodyOf: (row: Row) => unknown,
-): Answer {
+): LinkedAnswer {
   const { path, query } = request;
   const from = Number(query.cursor ?? 0);
   const until = from + query.limit;
@@ -131,7 +137,7 @@ export function pageAnswer<Row>(
   page: Page<Row>,
   { path, search }: { readonly path: string; readonly search: string },
   bodyOf: (row: Row) => unknown,
-): Answer {
+): LinkedAnswer {
   const { entries, count, offset, limit, nextOffset, nextCursor } = page;
   const body = {
     ...{ entries: entries.map(bodyOf), count, offset, limit },
