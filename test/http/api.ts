@@ -3,7 +3,7 @@ import { randomUUID } from "node:crypto";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { ServiceContract } from "millrace";
+import type { Engine, ServiceContract } from "millrace";
 import { type RunningServer, type ServerOptions, startServer } from "millrace/server";
 import { afterAll, beforeAll, expect, onTestFinished } from "vitest";
 import { manifest as manifestOf } from "#millrace/contract/manifest.js";
@@ -180,6 +180,22 @@ export async function openServer(options: ServerOptions): Promise<RunningServer 
   const server = await startServer({ bind: "127.0.0.1:0", ...options });
   onTestFinished(() => server.stop());
   return { ...server, api: new Api(server.url) };
+}
+
+/** An engine one of whose methods goes through `around`, which may hold it up, lose it or fail it. */
+export function around(
+  engine: Engine,
+  method: keyof Engine,
+  through: (go: () => Promise<unknown>) => Promise<unknown>,
+): Engine {
+  return new Proxy(engine, {
+    get(target, member) {
+      const found = Reflect.get(target, member, target) as unknown;
+      if (typeof found !== "function") return found;
+      if (member !== method) return found.bind(target);
+      return (...parameters: unknown[]) => through(() => found.apply(target, parameters));
+    },
+  });
 }
 
 /** A fresh store for one test. */

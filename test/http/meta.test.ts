@@ -1,6 +1,9 @@
 // What a server says of itself, on every store.
-import { describe, expect, it } from "vitest";
-import { apiStores, freshPlace, openServer, sharedServers, sqlite } from "./api.js";
+import { openEngine } from "millrace";
+import { FakeClock } from "millrace/testing";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { Readiness } from "#millrace/server/http/readiness.js";
+import { apiStores, around, freshPlace, openServer, sharedServers, sqlite } from "./api.js";
 import { operations, undocumented } from "./documented.js";
 
 describe.each(apiStores)("on $name", (store) => {
@@ -53,6 +56,31 @@ it("is not ready when its store does not answer, and says why in the same shape"
     "failed",
   ]);
   expect((await api.get("/healthz")).status).toBe(200);
+});
+
+it("asks its store once for all who want to know, and again a second later", async () => {
+  const clock = new FakeClock();
+  const store = await openEngine("memory:", { clock });
+  onTestFinished(() => store.close());
+  let questions = 0;
+  const engine = around(store, "head", async (go) => {
+    questions++;
+    return go();
+  });
+  const readiness = new Readiness(engine, clock);
+  const many = await Promise.all(Array.from({ length: 5 }, () => readiness.check()));
+  expect(many).toEqual(Array(5).fill({ name: "store", status: "ok" }));
+  expect(questions).toBe(1);
+
+  const { api } = await openServer({ engine, clock, keeper: false });
+  questions = 0;
+  const ask = async () => (await api.get("/readyz")).status;
+  expect([await ask(), await ask()]).toEqual([200, 200]);
+  expect(questions).toBe(1);
+  await clock.advance(1_000);
+  await store.close();
+  expect([await ask(), await ask()]).toEqual([503, 503]);
+  expect(questions).toBe(2);
 });
 
 it("refuses paths and methods that it does not have, in its envelope", async () => {

@@ -1,9 +1,14 @@
 // The worker protocol, on every store: claiming, keeping, reporting and settling jobs from any language, at any server.
-import { request } from "node:http";
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
+import { once } from "node:events";
+import { type ClientRequest, request } from "node:http";
+import type { Socket } from "node:net";
+import { openEngine } from "millrace";
 import { FakeClock } from "millrace/testing";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import {
   apiStores,
+  around,
   type Claimed,
   freshPlace,
   freshService,
@@ -161,6 +166,44 @@ describe.each(apiStores)("on $name", (store) => {
     expect([job.id, job.tries, job.worker]).toEqual([id, 1, "here"]);
     expect((await events.next()).event).toBe("created");
   });
+});
+
+it("gives jobs back at once whose caller goes while they are claimed, and no try is spent", async () => {
+  const store = await openEngine(await freshPlace(sqlite));
+  onTestFinished(() => store.close());
+  const accepted: Socket[] = [];
+  const accept = (message: unknown) => accepted.push((message as { socket: Socket }).socket);
+  subscribe("net.server.socket", accept);
+  onTestFinished(() => void unsubscribe("net.server.socket", accept));
+  const body = { service: "shop", worker: "gone", types: [{ type: "mail", limit: 2 }], limit: 2 };
+  let claiming: ClientRequest | undefined;
+  // The first claim that gives jobs is answered once the server knows that its caller has gone.
+  const engine = around(store, "claim", async (go) => {
+    const answer = (await go()) as { readonly jobs: readonly unknown[] };
+    const leaving = answer.jobs.length > 0 ? claiming : undefined;
+    if (leaving === undefined) return answer;
+    claiming = undefined;
+    const { localPort } = leaving.socket ?? {};
+    const connection = accepted.find(({ remotePort }) => remotePort === localPort);
+    leaving.destroy();
+    if (connection) await once(connection, "close");
+    return answer;
+  });
+  const { api } = await openServer({ engine, keeper: false });
+  await using events = await eventsOf(api, "/v1/events?name=released");
+  const jobs = ["a", "b"].map((id) => ({ service: "shop", type: "mail", id, payload: {} }));
+  await api.post("/v1/jobs/batch", { jobs });
+  claiming = request(`${api.url}/v1/work/claims`, { method: "POST" });
+  claiming.on("error", () => {});
+  claiming.end(JSON.stringify({ ...body, waitMs: 30_000 }));
+  const released = [(await events.next()).data, (await events.next()).data];
+  for (const event of released)
+    expect(event).toMatchObject({ actor: "worker:http/gone", state: "pending", tries: 0 });
+  const again = await api.claim("shop", "mail", { worker: "here" });
+  expect(again.map(({ job }) => [job.id, job.tries, job.worker]).sort()).toEqual([
+    ["a", 1, "here"],
+    ["b", 1, "here"],
+  ]);
 });
 
 describe("time", () => {

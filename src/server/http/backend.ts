@@ -17,6 +17,7 @@ import type { Logger } from "../../engine/logger.js";
 import { recordId } from "../../engine/record.js";
 import type { Caller } from "./caller.js";
 import type { FeedHub } from "./feed-hub.js";
+import type { Readiness } from "./readiness.js";
 import type { Tokens } from "./tokens.js";
 import type { WorkPresence } from "./work-presence.js";
 
@@ -45,6 +46,7 @@ export interface Backend {
   readonly tokens: Tokens;
   readonly hub: FeedHub;
   readonly presence: WorkPresence;
+  readonly readiness: Readiness;
   /** Who is told of requests and creates. */
   readonly telemetry?: Telemetry;
   /** The metrics as text, where the server keeps any. */

@@ -20,6 +20,7 @@ import { OriginGuard } from "./guard.js";
 import { Keepers } from "./keepers.js";
 import { Limits } from "./limits.js";
 import { bindingOf, type Listener, listen } from "./listener.js";
+import { Readiness } from "./readiness.js";
 import {
   type AppOptions,
   type BackendOptions,
@@ -177,6 +178,7 @@ async function openBackend(options: BackendOptions, auth: AuthMode): Promise<Ope
       tokens: new Tokens(engine, clock),
       hub: new FeedHub(engine, clock, logger),
       presence: new WorkPresence({ engine, clock, logger, version }),
+      readiness: new Readiness(engine, clock),
     };
     return { backend, close };
   } catch (fault) {

@@ -5,7 +5,6 @@ import { z } from "zod";
 import { workerRows } from "../../../client/presence.js";
 import { jobDefaults } from "../../../contract/settings.js";
 import { namedBackoffs, retryDelayMs } from "../../../core/retry.js";
-import type { Backend } from "../backend.js";
 import { ok, type Route, route } from "../route.js";
 import { listOf, timeOut, timeText } from "../wire/common.js";
 
@@ -63,9 +62,6 @@ const retryPolicyOut = z
 /** How many delays of a formula are shown. */
 const delaysShown = 20;
 
-/** How long a store that is asked whether it is there may take. */
-const readyPatienceMs = 5_000;
-
 /** The routes about the server itself. */
 export const metaRoutes: readonly Route[] = [
   route({
@@ -84,13 +80,14 @@ export const metaRoutes: readonly Route[] = [
     operation: "ready",
     group,
     summary: "Whether the store can be used.",
+    description: "The store is asked at most once a second; in between, its last answer counts.",
     needs: "nothing",
     answers: {
       200: { description: "It can.", body: readyOut },
       503: { description: "It cannot.", body: readyOut },
     },
     handle: async ({ backend }) => {
-      const store = await storeCheck(backend);
+      const store = await backend.readiness.check();
       const isReady = store.status === "ok";
       const body = { status: isReady ? "ready" : "not_ready", checks: [store] };
       return { status: isReady ? 200 : 503, body };
@@ -149,23 +146,6 @@ export const metaRoutes: readonly Route[] = [
     handle: async () => ok({ entries: retryPolicies() }),
   }),
 ];
-
-async function storeCheck({ engine, clock }: Backend) {
-  const name = "store";
-  let callOff = () => {};
-  const late = new Promise<never>((_, reject) => {
-    callOff = clock.after(readyPatienceMs, () => reject(new Error("The store does not answer.")));
-  });
-  try {
-    await Promise.race([engine.head(), late]);
-    return { name, status: "ok" } as const;
-  } catch (error) {
-    const detail = error instanceof Error ? error.message : "The store cannot be used.";
-    return { name, status: "failed", detail } as const;
-  } finally {
-    callOff();
-  }
-}
 
 /** The store's URL without what is secret in it. */
 function place(url: string): { readonly kind: string; readonly url: string } {
