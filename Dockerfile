@@ -16,12 +16,16 @@ RUN npm run build \
 RUN npm install --prefix /drivers --ignore-scripts pg@8.23.1 @nats-io/transport-node@3.4.0
 
 FROM node:24-bookworm-slim
+# From outside of the container only what listens beyond loopback is reached. That needs certificates with tokens, client
+# certificates, or consent, and without any of them the server says so and does not start.
 ENV NODE_ENV=production
+ENV MILLRACE_BIND=0.0.0.0:8080
 WORKDIR /app
 COPY --from=build /build/package.json ./
 COPY --from=build /build/node_modules ./node_modules
 COPY --from=build /build/dist ./dist
 COPY --from=build /drivers/node_modules /node_modules
+COPY deploy/health.mjs ./
 RUN ln -s /app/dist/cli/main.js /usr/local/bin/millrace \
   && mkdir /data \
   && chown node:node /data
@@ -30,6 +34,6 @@ WORKDIR /data
 VOLUME /data
 EXPOSE 8080
 HEALTHCHECK --interval=10s --timeout=3s --start-period=20s --retries=3 \
-  CMD ["node", "--eval", "fetch('http://127.0.0.1:8080/healthz').then((answer) => process.exit(answer.ok ? 0 : 1), () => process.exit(1))"]
+  CMD ["node", "/app/health.mjs"]
 ENTRYPOINT ["millrace"]
 CMD ["server"]

@@ -1,11 +1,14 @@
 // What ships for running a server: its commands and settings exist, and each file is sound as far as can be told here.
-import { execFile } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
 import { readFile } from "node:fs/promises";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { expect, it } from "vitest";
 import { createProgram } from "#millrace/cli/program.js";
 import { type Setting, settings } from "#millrace/cli/settings.js";
+import { freshPlace, type Place, run, start } from "./millrace.js";
 
 const root = new URL("../../", import.meta.url);
 const read = (path: string) => readFile(new URL(path, root), "utf8");
@@ -38,7 +41,7 @@ it("the image serves as a user without rights, and can be asked how it is", asyn
   expect(instruction("USER")).toBe("node");
   expect(JSON.parse(instruction("ENTRYPOINT") ?? "")).toEqual(["millrace"]);
   expect(await commandOf(JSON.parse(instruction("CMD") ?? ""))).toBe("server");
-  expect(last).toMatch(/^HEALTHCHECK [\s\S]*\/healthz/m);
+  expect(last).toMatch(/^HEALTHCHECK [\s\S]*"\/app\/health\.mjs"\]$/m);
   // What is copied is there, and nothing that is left out is needed.
   const copied = [...text.matchAll(/^COPY (?!--from)(.+) \S+$/gm)].flatMap(
     ([, paths]) => paths?.split(" ") ?? [],
@@ -49,6 +52,51 @@ it("the image serves as a user without rights, and can be asked how it is", asyn
   const versions = JSON.parse(await read("package.json")).devDependencies as Record<string, string>;
   for (const [, name = "", version] of text.matchAll(/ ((?:@[\w-]+\/)?[\w-]+)@(\d[\w.-]+)/g))
     expect(version, name).toBe(versions[name]);
+});
+
+/** The settings that the image has, on a free port, and what else a container is started with. */
+async function imagePlace(more: { readonly [name: string]: string }): Promise<Place> {
+  const text = await read("Dockerfile");
+  const own = [...text.matchAll(/^ENV (MILLRACE_\w+)=(\S+)$/gm)].map(([, name, value]) => {
+    return [name, value?.replace(":8080", ":0")];
+  });
+  return freshPlace({ ...Object.fromEntries(own), MILLRACE_URL: "memory:", ...more });
+}
+
+/** The exit code of the image's health check. */
+async function health(environment: { readonly [name: string]: string }): Promise<number | null> {
+  const path = fileURLToPath(new URL("deploy/health.mjs", root));
+  const child = spawn(process.execPath, [path], { env: { ...process.env, ...environment } });
+  return (await once(child, "exit"))[0];
+}
+
+it("the image is reached from outside, and only where callers are asked or consent is given", async () => {
+  const refused = await run(await imagePlace({}), ["server"]);
+  expect(refused.code).not.toBe(0);
+  expect(refused.err).toContain("0.0.0.0:0 is not loopback");
+  const place = await imagePlace({ MILLRACE_UNSAFE_BIND: "1" });
+  const server = start(place, ["server"]);
+  const port = await server.says(/http:\/\/0\.0\.0\.0:(\d+)/);
+  expect(await health({ MILLRACE_BIND: `0.0.0.0:${port}` })).toBe(0);
+  server.child.kill("SIGTERM");
+  await server.ended;
+  expect(await health({ MILLRACE_BIND: `0.0.0.0:${port}` })).toBe(1);
+});
+
+it("the health check of the image sees a server with certificates, of its callers as well", async () => {
+  const { folder } = await freshPlace();
+  const files = ["-keyout", "server.key", "-out", "server.pem", "-subj", "/CN=jobs.example"];
+  const kind = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"];
+  await promisify(execFile)("openssl", ["req", ...kind, ...files], { cwd: folder });
+  const tls = {
+    MILLRACE_TLS_CERT: join(folder, "server.pem"),
+    MILLRACE_TLS_KEY: join(folder, "server.key"),
+  };
+  for (const more of [{}, { MILLRACE_TLS_CLIENT_CA: tls.MILLRACE_TLS_CERT }]) {
+    const server = start(await imagePlace({ ...tls, ...more }), ["server"]);
+    const port = await server.says(/https:\/\/0\.0\.0\.0:(\d+)/);
+    expect(await health({ MILLRACE_BIND: `0.0.0.0:${port}`, ...tls })).toBe(0);
+  }
 });
 
 it("the compose file runs servers with commands and settings that exist, on loopback", async () => {
