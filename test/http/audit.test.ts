@@ -231,13 +231,15 @@ describe.each([memory, ...apiStores])("the audit trail on $name", (store) => {
     const url = await freshPlace(store);
     const { api, engine } = await openServer({ url, keeper: false });
     const services = [freshService(), freshService()];
+    const millisecond = () => Math.floor(engine.now());
     const times: number[] = [];
     for (let index = 0; index < 6; index++) {
-      times.push(engine.now());
+      times.push(millisecond());
       const what = index % 3 === 0 ? "pause" : "resume";
       await api.post(`/v1/queues/${services[index % 2]}/q${index}/${what}`);
       // Each change has a time of its own, by the clock of the store.
-      while (engine.now() <= (times[index] ?? 0)) await api.get("/healthz");
+      const changedBy = millisecond();
+      while (millisecond() <= changedBy) await api.get("/healthz");
     }
     const targets = async (query: string) =>
       (await api.get(`/v1/audit?${query}`)).body.entries.map(
