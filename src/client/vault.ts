@@ -8,7 +8,7 @@ import type { Job, JobKey } from "../core/job.js";
 import { canonicalHash, canonicalJson, type Json } from "../core/json.js";
 import { nameProblem } from "../core/names.js";
 import { isSealed, type Sealed } from "../core/secrets.js";
-import { InvalidOption } from "./errors.js";
+import { EncryptionRequired, InvalidOption } from "./errors.js";
 import { isObject } from "./option-checks.js";
 import { readKey } from "./signing-keys.js";
 
@@ -45,8 +45,8 @@ export function generateEncryptionKey(): string {
   return randomBytes(keyBytes).toString("hex");
 }
 
-/** Which part of a job is sealed. */
-type Part = "payload" | "result";
+/** What is sealed: a part of a job, or the payload of a schedule, whose name then stands in place of the job's id. */
+type Part = "payload" | "result" | "schedule";
 
 /** A ring of keys. */
 export class Vault {
@@ -122,14 +122,32 @@ export class Vault {
   }
 }
 
-/** What holds a ring, if there is one. */
+/** What holds a ring, if there is one, and whether there has to be. */
 interface Keys {
   readonly vault?: Vault;
+  readonly isEncrypted?: boolean;
 }
 
 /** What is sealed opens only in its own place. */
 function boundTo({ service, type, id }: JobKey, part: Part): Buffer {
   return Buffer.from(canonicalJson([service, type, id, part]));
+}
+
+/** A part of a job as it is stored: encrypted where there are keys, and refused where there should be. */
+export function sealPart(
+  { vault, isEncrypted }: Keys,
+  job: JobKey,
+  part: Part,
+  value: Json,
+): Json | EncryptionRequired {
+  if (vault !== undefined) return vault.seal(value, job, part);
+  return isEncrypted ? encryptionRequired(job) : value;
+}
+
+/** The error of a process that has to encrypt, and has no keys. */
+export function encryptionRequired({ service, id }: JobKey): EncryptionRequired {
+  const message = `What ${service} stores of ${id} must be encrypted, and this process has no keys: give encryption at connect, or encryptionKeys to the server.`;
+  return new EncryptionRequired({ id, message });
 }
 
 /** A part of a job as its handler gets it, or why it cannot be. What is not encrypted is given as it is. */
@@ -141,13 +159,14 @@ export function openPart(
 ): Json | DecryptionFailed {
   if (!isSealed(value)) return value;
   const { id } = job;
+  const what = part === "schedule" ? `payload of the schedule ${id}` : `${part} of job ${id}`;
   if (!vault?.has(value.key)) {
-    const message = `The ${part} of job ${id} is encrypted with the key ${value.key}, which this process does not have; add it to encryption.keys at connect.`;
+    const message = `The ${what} is encrypted with the key ${value.key}, which this process does not have; add it to encryption.keys at connect, or to the server's encryptionKeys.`;
     return new DecryptionFailed({ id, code: "encryption_key_missing", message });
   }
   const opened = vault.open(value, job, part);
   if (opened !== null) return opened.value;
-  const message = `The ${part} of job ${id} cannot be decrypted: it is not what was encrypted for this job.`;
+  const message = `The ${what} cannot be decrypted: it is not what was encrypted for it.`;
   return new DecryptionFailed({ id, code: "encryption_invalid", message });
 }
 

@@ -4,9 +4,12 @@ import {
   defineJob,
   defineService,
   type EncryptionOptions,
+  type Engine,
   generateEncryptionKey,
+  type JobEntries,
   openEngine,
   redactJob,
+  type ServiceContract,
 } from "millrace";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
@@ -30,16 +33,38 @@ const shop = defineService("shop", {
   report: defineJob({ payload, blockers: { charged: "charge" } }),
 });
 
+const nightly = defineService(
+  "nightly",
+  { mail: defineJob({ payload }) },
+  {
+    schedules: {
+      often: { type: "mail", payload: { card: "4242-declared" }, everyMs: 100 },
+      later: { type: "mail", payload: { card: "4242-later" }, everyMs: 60 * 60 * 1_000 },
+    },
+  },
+);
+
 const first = { id: "k1", key: generateEncryptionKey() };
 const second = { id: "k2", key: generateEncryptionKey() };
 
-async function opener(store: Pick<Store, "freshUrl">) {
+function opener(store: Pick<Store, "freshUrl">) {
+  return openerOf(shop, store);
+}
+
+async function openerOf<Entries extends JobEntries>(
+  contract: ServiceContract<Entries>,
+  store: Pick<Store, "freshUrl">,
+) {
   const url = await store.freshUrl();
   const memory = url === "memory:" ? await openEngine(url) : null;
   if (memory) onTestFinished(() => memory.close());
   return async (encryption?: EncryptionOptions) => {
     const where = memory ? { engine: memory } : { url };
-    const service = await connect(shop, { ...where, keeper, ...(encryption && { encryption }) });
+    const service = await connect(contract, {
+      ...where,
+      keeper,
+      ...(encryption && { encryption }),
+    });
     onTestFinished(() => service.stop());
     return service;
   };
@@ -105,6 +130,89 @@ describe.for(everyStore)("encryption on $name", (store) => {
     await after.ref(old.id).retry().orThrow();
     expect(await after.ref(old.id).wait().orThrow()).toEqual({ receipt: "4242" });
   });
+});
+
+describe.for(everyStore)("schedules on $name", (store) => {
+  it("store no payload in plain text, and give it to who has the key", async () => {
+    const open = await openerOf(nightly, store);
+    const service = await open({ keys: [first] });
+    const seen = new Set<string>();
+    let note = () => {};
+    service.jobs.mail.handle(({ payload: { card } }) => {
+      seen.add(card);
+      note();
+    });
+    await service.start();
+    const made = { type: "mail", payload: { card: "4242-made" }, everyMs: 100 };
+    const shown = await service.schedules.create("made", made).orThrow();
+    expect(shown.payload).toEqual(made.payload);
+    await service.schedules.run("later").orThrow();
+    await new Promise<void>((resolve) => {
+      note = () => {
+        if (seen.size === 3) resolve();
+      };
+    });
+    expect([...seen].sort()).toEqual(["4242-declared", "4242-later", "4242-made"]);
+    // A younger key comes first, and the older one still opens; who has none sees that there is something.
+    const rotated = await open({ keys: [second, first] });
+    const bare = await open();
+    const payloads = async ({ schedules }: typeof service) =>
+      (await schedules.list().orThrow()).map((schedule) => schedule.payload);
+    expect(await payloads(rotated)).toEqual([...seen].sort(byPlace).map((card) => ({ card })));
+    for (const hidden of await payloads(bare)) expect(hidden).toMatchObject({ $sealed: 1 });
+    const refused = await bare.schedules.run("made");
+    expect(refused.isErr() && refused.error).toMatchObject({ code: "encryption_key_missing" });
+    for (const prefix of ["schedule/", "contract/"]) {
+      const records = await service.engine.query("records", { prefix, limit: 100 });
+      expect(JSON.stringify(records)).not.toContain("4242");
+    }
+    const contract = await service.contract.accepted().orThrow();
+    expect(contract?.manifest).toMatchObject({ encrypted: true });
+    expect(JSON.stringify(contract)).not.toContain("4242");
+  });
+});
+
+/** The order of the schedules' names: later, made, often. */
+function byPlace(a: string, b: string): number {
+  const places = ["4242-later", "4242-made", "4242-declared"];
+  return places.indexOf(a) - places.indexOf(b);
+}
+
+it("seals declared schedules anew with a ring that lacks the old key, and leaves them alone without keys", async () => {
+  const open = await openerOf(nightly, memory);
+  const record = async (service: { readonly engine: Engine }) => {
+    const [found] = await service.engine.records(["schedule/nightly/later"]);
+    return found?.body as { readonly payload: { readonly key: string } };
+  };
+  const before = await open({ keys: [first] });
+  await before.start();
+  const old = await record(before);
+  expect(old.payload.key).toBe("k1");
+  const both = await open({ keys: [second, first] });
+  await both.start();
+  expect((await record(both)).payload.key).toBe("k1");
+  const after = await open({ keys: [second] });
+  await after.start();
+  expect((await record(after)).payload.key).toBe("k2");
+  const declared = await openerOf({ ...nightly, encrypted: true }, { freshUrl: memory.freshUrl });
+  const bare = await declared();
+  await bare.start();
+  expect(await bare.schedules.list().orThrow()).toEqual([]);
+});
+
+it("does not start without keys, unless the contract says that they are needed", async () => {
+  const open = await opener(memory);
+  await (await open({ keys: [first] })).start();
+  const bare = await open();
+  await expect(bare.start()).rejects.toThrow("stored in plain text again");
+  const declaring = await openerOf({ ...shop, encrypted: true }, memory);
+  const creator = await declaring();
+  await creator.start();
+  const refused = await creator.jobs.mail.create({ card: "4242" });
+  expect(refused.isErr() && refused.error).toMatchObject({ _tag: "EncryptionRequired" });
+  const schedule = { type: "mail", payload: { card: "4242" }, everyMs: 1_000 };
+  const unmade = await creator.schedules.create("made", schedule);
+  expect(unmade.isErr() && unmade.error).toMatchObject({ _tag: "EncryptionRequired" });
 });
 
 const memory = { freshUrl: async () => "memory:" };
