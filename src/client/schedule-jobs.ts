@@ -10,7 +10,7 @@ import type { CreateTarget } from "./prepare.js";
 import type { Runtime } from "./runtime.js";
 import type { StoredSchedule } from "./stored-schedule.js";
 import { unnamedTarget } from "./untyped.js";
-import { type DecryptionFailed, openPart } from "./vault.js";
+import { type DecryptionFailed, lacksVault, openPart } from "./vault.js";
 
 /** What the jobs of a schedule are given, or why that cannot be decrypted. */
 export function schedulePayload(
@@ -28,10 +28,10 @@ export function needsKeys({ signing, isEncrypted }: Runtime, schedule: StoredSch
 
 /** Whether this process lacks a key that the jobs of a schedule need. */
 export function lacksKeys(runtime: Runtime, schedule: StoredSchedule): boolean {
-  const { signing, vault, isEncrypted } = runtime;
+  const { signing, vault } = runtime;
   if ((schedule.signed || signing?.isRequired) && !signing?.canSign) return true;
   if (isSealed(schedule.payload)) return !vault?.has(schedule.payload.key);
-  return isEncrypted === true && vault === undefined;
+  return lacksVault(runtime);
 }
 
 /** What the jobs of a schedule are made of: as the contract of whoever fires says, or else as its maker said. */

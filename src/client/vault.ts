@@ -10,7 +10,7 @@ import { nameProblem } from "../core/names.js";
 import { isSealed, type Sealed } from "../core/secrets.js";
 import { EncryptionRequired, InvalidOption } from "./errors.js";
 import { isObject } from "./option-checks.js";
-import { readKey } from "./signing-keys.js";
+import { readEncryptionKey } from "./signing-keys.js";
 
 const algorithm = "aes-256-gcm";
 const keyBytes = 32;
@@ -23,7 +23,7 @@ const keysMax = 20;
 /** A key with its name, which is stored with what it has sealed. */
 export interface EncryptionKey {
   readonly id: string;
-  /** 64 hexadecimal digits, or the path of a file that holds them. */
+  /** 64 hexadecimal digits, 32 bytes in base64, or the path of a file that holds either. */
   readonly key: string;
 }
 
@@ -54,24 +54,21 @@ export class Vault {
   readonly #first: string;
   readonly #last: string;
 
-  /** Throws `InvalidOption` for keys that cannot be used. */
-  constructor({ keys }: EncryptionOptions) {
+  /** Throws `InvalidOption` for keys that cannot be used; `option` is what they were given as. */
+  constructor({ keys }: EncryptionOptions, option = "encryption.keys") {
     if (!Array.isArray(keys) || keys.length === 0 || keys.length > keysMax)
-      throw invalid("encryption.keys", `It must be a list of 1 to ${keysMax} keys.`);
+      throw invalid(option, `It must be a list of 1 to ${keysMax} keys.`);
     const ids = keys.map((key: unknown, place): string => {
-      const field = `encryption.keys[${place}]`;
+      const field = `${option}[${place}]`;
       if (!isObject(key)) throw invalid(field, "It must be an object with id and key.");
       const problem = nameProblem("id", key.id);
       if (problem !== null) throw invalid(`${field}.id`, problem);
       return String(key.id);
     });
     if (new Set(ids).size < ids.length)
-      throw invalid("encryption.keys", "Two keys have the same id; give each its own.");
+      throw invalid(option, "Two keys have the same id; give each its own.");
     this.#keys = new Map(
-      keys.map(({ id, key }, place) => {
-        const field = `encryption.keys[${place}].key`;
-        return [id, readKey(field, key, "An encryption", [keyBytes])];
-      }),
+      keys.map(({ id, key }, place) => [id, readEncryptionKey(`${option}[${place}].key`, key)]),
     );
     this.#first = ids[0] ?? "";
     this.#last = ids.at(-1) ?? "";
@@ -142,6 +139,11 @@ export function sealPart(
 ): Json | EncryptionRequired {
   if (vault !== undefined) return vault.seal(value, job, part);
   return isEncrypted ? encryptionRequired(job) : value;
+}
+
+/** Whether there should be keys, and are none. */
+export function lacksVault({ vault, isEncrypted }: Keys): boolean {
+  return isEncrypted === true && vault === undefined;
 }
 
 /** The error of a process that has to encrypt, and has no keys. */

@@ -11,7 +11,7 @@
 import { InvalidResult } from "../client/errors.js";
 import { cut, jobError } from "../client/job-error.js";
 import type { Runtime } from "../client/runtime.js";
-import { DecryptionFailed, encryptionRequired, openPart } from "../client/vault.js";
+import { DecryptionFailed, encryptionRequired, lacksVault, openPart } from "../client/vault.js";
 import { validate } from "../contract/schema.js";
 import { jobFields } from "../engine/logger.js";
 import { namedBlockers } from "./blockers.js";
@@ -74,7 +74,7 @@ async function steps(hold: Hold, parts: RunningJobParts): Promise<Outcome> {
   const plain = openPart(runtime, hold.job, "payload", hold.job.payload);
   if (plain instanceof DecryptionFailed) return unreadable(plain);
   // A result could not be stored, which is better known before the work than after it.
-  if (runtime.isEncrypted && runtime.vault === undefined) {
+  if (lacksVault(runtime)) {
     const { message } = encryptionRequired(hold.job);
     return unreadable({ message, code: "encryption_key_missing" });
   }

@@ -4,6 +4,7 @@
  */
 import { z } from "zod";
 import { jobNotFound } from "../../../client/errors.js";
+import { lacksVault } from "../../../client/vault.js";
 import { jobDefaults } from "../../../contract/settings.js";
 import type { Command } from "../../../core/command.js";
 import { decide } from "../../../core/decide.js";
@@ -118,6 +119,10 @@ export const workRoutes: readonly Route[] = [
           jobs: z.array(z.object({ job: jobOut, token, leaseUntil: timeOut })),
           nextDueAt: timeOut.optional(),
         }),
+      },
+      422: {
+        description: "Jobs of the service are encrypted, and the server has no keys.",
+        body: errorOut,
       },
     },
     handle: claim,
@@ -246,6 +251,7 @@ async function claim(
     throw refused("permission_denied", { reason: "agent_mismatch", field: "agent", message });
   }
   const { service, worker: instance, types } = body;
+  if (lacksVault(await backend.services.runtime(service))) throw keysMissing(service);
   await backend.presence.note({ service, instance, types, ...(agent && { agent }) });
   const { jobs, nextDueAt } = await claimWork(backend, body, signal);
   return ok({
@@ -256,6 +262,12 @@ async function claim(
     })),
     ...(nextDueAt === null ? null : { nextDueAt: timeText(nextDueAt) }),
   });
+}
+
+/** Without keys a worker could neither read what it is given nor store what it has done. */
+function keysMissing(service: string): Refused {
+  const message = `Jobs of ${service} are encrypted, and this server has no keys: give it encryptionKeys.`;
+  return refused("encryption_required", { reason: "encryption_keys_missing", message });
 }
 
 interface LeaseIn {
