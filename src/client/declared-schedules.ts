@@ -4,6 +4,7 @@
  */
 import type { ScheduleDefinition, ServiceContract } from "../contract/definition.js";
 import { InvalidDefinition } from "../contract/errors.js";
+import { schedulesMax } from "../contract/schedules.js";
 import { validate } from "../contract/schema.js";
 import { leaveAuditEvent } from "./audit.js";
 import { EncryptionRequired, InvalidOption, InvalidPayload } from "./errors.js";
@@ -16,6 +17,7 @@ import {
   listSchedules,
   newSchedule,
   removeSchedule,
+  type StoredSchedule,
   scheduleBusy,
   scheduleWrite,
   scheduleWritesMax,
@@ -26,10 +28,12 @@ import { payloadHash, sealPart } from "./vault.js";
 /** Stores what a contract declares. Throws `InvalidDefinition` for a payload that does not fit its job type. */
 export async function takeUpSchedules(runtime: Runtime, contract: ServiceContract): Promise<void> {
   const declared = contract.schedules ?? {};
-  for (const { schedule } of await listSchedules(runtime)) {
-    const isGone = schedule.origin === "contract" && !Object.hasOwn(declared, schedule.name);
-    if (isGone) await removeSchedule(runtime, schedule.name);
-  }
+  const stored = (await listSchedules(runtime)).map(({ schedule }) => schedule);
+  const isGone = ({ origin, name }: StoredSchedule) =>
+    origin === "contract" && !Object.hasOwn(declared, name);
+  const kept = stored.filter((schedule) => !isGone(schedule)).map(({ name }) => name);
+  checkCount(Object.keys(declared), kept);
+  for (const schedule of stored) if (isGone(schedule)) await removeSchedule(runtime, schedule.name);
   for (const [name, definition] of Object.entries(declared)) {
     const checked = await checkSchedule(runtime, contract, name, definition);
     if (checked instanceof EncryptionRequired) {
@@ -41,6 +45,14 @@ export async function takeUpSchedules(runtime: Runtime, contract: ServiceContrac
       throw new InvalidDefinition({ field: `schedules.${name}`, message: checked.message });
     await declare(runtime, checked);
   }
+}
+
+/** Throws for declared schedules that, beside those that callers have made, would be too many. */
+function checkCount(declared: readonly string[], kept: readonly string[]): void {
+  const count = new Set([...declared, ...kept]).size;
+  if (count <= schedulesMax) return;
+  const message = `schedules are ${declared.length}, and callers have made others, which is ${count} together; a service has at most ${schedulesMax}, so delete some that callers made, or declare fewer.`;
+  throw new InvalidDefinition({ field: "schedules", message });
 }
 
 /** Finds the type of a schedule, checks its payload, and encrypts it where those of jobs are. */
