@@ -23,11 +23,12 @@ import {
   ScheduleDeclared,
   ScheduleExists,
   ScheduleNotFound,
+  SignatureRequired,
 } from "./errors.js";
 import { type CreateFailure, JobCreator } from "./job-creator.js";
 import type { JobRef } from "./job-ref.js";
 import { optionProblem, whole } from "./option-checks.js";
-import { firedOptions, schedulePayload, scheduleTarget } from "./schedule-jobs.js";
+import { firedOptions, lacksKeys, schedulePayload, scheduleTarget } from "./schedule-jobs.js";
 import {
   findSchedule,
   listSchedules,
@@ -160,6 +161,7 @@ export class Schedules {
       const { engine } = this.#client.runtime;
       const payload = schedulePayload(this.#client.runtime, schedule);
       if (payload instanceof DecryptionFailed) return Result.err(payload);
+      if (lacksKeys(this.#client.runtime, schedule)) return Result.err(noKeys(name));
       const target = await scheduleTarget(this.#client, schedule);
       if (target instanceof Error) return Result.err(target);
       const creator = new JobCreator<Json, Json, Json | undefined>(this.#client, target);
@@ -283,6 +285,11 @@ function tooMany(): InvalidOption {
 
 function notFound(name: string): ScheduleNotFound {
   return new ScheduleNotFound({ schedule: name, message: `There is no schedule ${name}.` });
+}
+
+function noKeys(name: string): SignatureRequired {
+  const message = `The schedule ${name} makes signed jobs, and this process has no private key: run it where there is one.`;
+  return new SignatureRequired({ id: name, message });
 }
 
 function declaredElsewhere(name: string): ScheduleDeclared {

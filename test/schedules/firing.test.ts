@@ -273,6 +273,7 @@ it.each(keyed)("leaves instants of jobs that are %s to who has keys", async (_, 
   const [{ decidedUntil, ...left }] = (await recordOf(workshop)) as [Record<string, unknown>];
   expect(decidedUntil).toBe(left.createdAt);
   expect(await schedules.get("hourly").orThrow()).not.toHaveProperty("lastSkipped");
+  expect((await schedules.run("hourly")).isErr()).toBe(true);
   const said = workshop.lines.filter(({ message }) => message.includes("holds the keys"));
   expect(said).toMatchObject([{ level: "warn", fields: { schedule: "hourly" } }]);
   // Another keeper that has the keys does not lead, and makes the job nevertheless.
