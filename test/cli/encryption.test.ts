@@ -18,7 +18,7 @@ it("creates jobs of an encrypted service with keys, and is refused without", asy
   const url = `file:${join(place.folder, "jobs.db")}`;
   const service = await connect(clinic, { url, encryption: { keys } });
   await service.start();
-  const create = ["job", "create", "clinic", "report", '{"patient":"4242"}'];
+  const create = ["job", "create", "clinic", "report", '{"patient":"no-4242"}'];
   const direct = [...create, "--url", "file:jobs.db", "--json"];
   const refused = await run(place, direct);
   expect(refused).toMatchObject({ code: 4, err: expect.stringContaining("has no keys") });
@@ -41,8 +41,8 @@ it("creates jobs of an encrypted service with keys, and is refused without", asy
   for (const { code, out } of made) {
     expect(code).toBe(0);
     const { id } = JSON.parse(out);
-    expect((await service.ref(id).get().orThrow()).payload).toEqual({ patient: "4242" });
-    expect(JSON.stringify(await service.engine.load([id]))).not.toContain("4242");
+    expect((await service.ref(id).get().orThrow()).payload).toEqual({ patient: "no-4242" });
+    expect(JSON.stringify(await service.engine.load([id]))).not.toContain("no-4242");
     const shown = await run(place, ["job", "get", id, "--url", "file:jobs.db", "--json", ...flags]);
     expect(JSON.parse(shown.out).payload).toBe("[encrypted]");
   }

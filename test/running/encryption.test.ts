@@ -38,8 +38,8 @@ const nightly = defineService(
   { mail: defineJob({ payload }) },
   {
     schedules: {
-      often: { type: "mail", payload: { card: "4242-declared" }, everyMs: 100 },
-      later: { type: "mail", payload: { card: "4242-later" }, everyMs: 60 * 60 * 1_000 },
+      often: { type: "mail", payload: { card: "no-4242-declared" }, everyMs: 100 },
+      later: { type: "mail", payload: { card: "no-4242-later" }, everyMs: 60 * 60 * 1_000 },
     },
   },
 );
@@ -88,28 +88,29 @@ describe.for(everyStore)("encryption on $name", (store) => {
       seen = [payload, blockers.charged];
     });
     await service.start();
-    const charge = await service.jobs.charge.create({ card: "4242-1" }).orThrow();
+    const charge = await service.jobs.charge.create({ card: "no-4242-1" }).orThrow();
     const report = await service.jobs.report
-      .create({ card: "4242-2" }, { blockers: { charged: charge } })
+      .create({ card: "no-4242-2" }, { blockers: { charged: charge } })
       .orThrow();
-    expect(await charge.wait().orThrow()).toEqual({ receipt: "for 4242-1" });
+    expect(await charge.wait().orThrow()).toEqual({ receipt: "for no-4242-1" });
     await report.wait().orThrow();
-    const result = { receipt: "for 4242-1" };
-    expect(seen).toEqual([{ card: "4242-2" }, { id: charge.id, state: "completed", result }]);
+    const result = { receipt: "for no-4242-1" };
+    expect(seen).toEqual([{ card: "no-4242-2" }, { id: charge.id, state: "completed", result }]);
     const job = await charge.get().orThrow();
-    expect(job).toMatchObject({ payload: { card: "4242-1" }, result });
+    expect(job).toMatchObject({ payload: { card: "no-4242-1" }, result });
     expect(hooked.find(({ id }) => id === charge.id)).toMatchObject({
       payload: job.payload,
       result,
     });
-    for (const { id } of [charge, report]) expect(await stored(service, id)).not.toContain("4242");
-    expect((await service.reads.job(charge.id).orThrow()).payload).toEqual({ card: "4242-1" });
+    for (const { id } of [charge, report])
+      expect(await stored(service, id)).not.toContain("no-4242");
+    expect((await service.reads.job(charge.id).orThrow()).payload).toEqual({ card: "no-4242-1" });
   });
 
   it("opens what older keys have sealed, and fails with a sentence where a key is missing", async () => {
     const open = await opener(store);
     const before = await open({ keys: [first] });
-    const old = await before.jobs.charge.create({ card: "4242" }).orThrow();
+    const old = await before.jobs.charge.create({ card: "no-4242" }).orThrow();
     const after = await open({ keys: [second, first] });
     const young = await after.jobs.charge.create({ card: "4343" }).orThrow();
     const retired = await open({ keys: [second] });
@@ -128,7 +129,7 @@ describe.for(everyStore)("encryption on $name", (store) => {
     after.jobs.charge.handle(({ payload }) => ({ receipt: payload.card }));
     await after.start();
     await after.ref(old.id).retry().orThrow();
-    expect(await after.ref(old.id).wait().orThrow()).toEqual({ receipt: "4242" });
+    expect(await after.ref(old.id).wait().orThrow()).toEqual({ receipt: "no-4242" });
   });
 });
 
@@ -143,7 +144,7 @@ describe.for(everyStore)("schedules on $name", (store) => {
       note();
     });
     await service.start();
-    const made = { type: "mail", payload: { card: "4242-made" }, everyMs: 100 };
+    const made = { type: "mail", payload: { card: "no-4242-made" }, everyMs: 100 };
     const shown = await service.schedules.create("made", made).orThrow();
     expect(shown.payload).toEqual(made.payload);
     await service.schedules.run("later").orThrow();
@@ -152,7 +153,7 @@ describe.for(everyStore)("schedules on $name", (store) => {
         if (seen.size === 3) resolve();
       };
     });
-    expect([...seen].sort()).toEqual(["4242-declared", "4242-later", "4242-made"]);
+    expect([...seen].sort()).toEqual(["no-4242-declared", "no-4242-later", "no-4242-made"]);
     // A younger key comes first, and the older one still opens; who has none sees that there is something.
     const rotated = await open({ keys: [second, first] });
     const bare = await open();
@@ -164,17 +165,17 @@ describe.for(everyStore)("schedules on $name", (store) => {
     expect(refused.isErr() && refused.error).toMatchObject({ code: "encryption_key_missing" });
     for (const prefix of ["schedule/", "contract/"]) {
       const records = await service.engine.query("records", { prefix, limit: 100 });
-      expect(JSON.stringify(records)).not.toContain("4242");
+      expect(JSON.stringify(records)).not.toContain("no-4242");
     }
     const contract = await service.contract.accepted().orThrow();
     expect(contract?.manifest).toMatchObject({ encrypted: true });
-    expect(JSON.stringify(contract)).not.toContain("4242");
+    expect(JSON.stringify(contract)).not.toContain("no-4242");
   });
 });
 
 /** The order of the schedules' names: later, made, often. */
 function byPlace(a: string, b: string): number {
-  const places = ["4242-later", "4242-made", "4242-declared"];
+  const places = ["no-4242-later", "no-4242-made", "no-4242-declared"];
   return places.indexOf(a) - places.indexOf(b);
 }
 
@@ -208,9 +209,9 @@ it("does not start without keys, unless the contract says that they are needed",
   const declaring = await openerOf({ ...shop, encrypted: true }, memory);
   const creator = await declaring();
   await creator.start();
-  const refused = await creator.jobs.mail.create({ card: "4242" });
+  const refused = await creator.jobs.mail.create({ card: "no-4242" });
   expect(refused.isErr() && refused.error).toMatchObject({ _tag: "EncryptionRequired" });
-  const schedule = { type: "mail", payload: { card: "4242" }, everyMs: 1_000 };
+  const schedule = { type: "mail", payload: { card: "no-4242" }, everyMs: 1_000 };
   const unmade = await creator.schedules.create("made", schedule);
   expect(unmade.isErr() && unmade.error).toMatchObject({ _tag: "EncryptionRequired" });
 });
@@ -219,24 +220,24 @@ const memory = { freshUrl: async () => "memory:" };
 
 it("seals what chains pass on and are completed with", async () => {
   const service = await (await opener(memory))({ keys: [first] });
-  const chain = await service.chains.start("charge", { card: "4242" }).orThrow();
+  const chain = await service.chains.start("charge", { card: "no-4242" }).orThrow();
   const completed = await service.chains
     .complete(chain, async ({ job, complete }) => {
       if (job.type !== "charge") return;
       const next = await complete(job, ({ continueWith }) => continueWith("mail", job.payload));
-      expect(next.payload).toEqual({ card: "4242" });
-      await complete(next, () => ({ sent: "4242" }));
+      expect(next.payload).toEqual({ card: "no-4242" });
+      await complete(next, () => ({ sent: "no-4242" }));
     })
     .orThrow();
-  expect(completed.output).toEqual({ sent: "4242" });
-  expect(await service.chains.wait(chain).orThrow()).toEqual({ sent: "4242" });
-  for (const { id } of completed.jobs) expect(await stored(service, id)).not.toContain("4242");
+  expect(completed.output).toEqual({ sent: "no-4242" });
+  expect(await service.chains.wait(chain).orThrow()).toEqual({ sent: "no-4242" });
+  for (const { id } of completed.jobs) expect(await stored(service, id)).not.toContain("no-4242");
 });
 
 it("does not open what was moved to another job", async () => {
   const open = await opener(memory);
   const service = await open({ keys: [first] });
-  const { id } = await service.jobs.charge.create({ card: "4242" }).orThrow();
+  const { id } = await service.jobs.charge.create({ card: "no-4242" }).orThrow();
   const [sealed] = await service.engine.load([id], { history: true });
   const [created] = sealed?.events ?? [];
   if (created === undefined) throw new Error("The job has no history.");
@@ -256,7 +257,7 @@ it("does not open what was moved to another job", async () => {
 it("takes no payload that looks like an encrypted one", async () => {
   const open = await opener(memory);
   const [service, plain] = [await open({ keys: [first] }), await open()];
-  const { id } = await service.jobs.charge.create({ card: "4242" }).orThrow();
+  const { id } = await service.jobs.charge.create({ card: "no-4242" }).orThrow();
   const [sealed] = await service.engine.load([id]);
   const refused = await plain.untyped.create("elsewhere", sealed?.job.payload ?? null);
   expect(refused.isErr() && refused.error).toMatchObject({
@@ -271,8 +272,8 @@ it("runs jobs from before there were keys, and shows who has none that there is 
   const service = await open({ keys: [first] });
   service.jobs.charge.handle(({ payload }) => ({ receipt: payload.card }));
   await service.start();
-  const early = await plain.jobs.charge.create({ card: "4242" }).orThrow();
-  expect(await service.ref(early.id).wait().orThrow()).toEqual({ receipt: "4242" });
+  const early = await plain.jobs.charge.create({ card: "no-4242" }).orThrow();
+  expect(await service.ref(early.id).wait().orThrow()).toEqual({ receipt: "no-4242" });
   const late = await plain.ref(early.id).wait();
   expect(late.isErr() && late.error).toMatchObject({
     _tag: "DecryptionFailed",
@@ -281,7 +282,7 @@ it("runs jobs from before there were keys, and shows who has none that there is 
   const shown = redactJob(await plain.ref(early.id).get().orThrow());
   expect(shown).toMatchObject({
     state: "completed",
-    payload: { card: "4242" },
+    payload: { card: "no-4242" },
     result: "[encrypted]",
   });
 });
