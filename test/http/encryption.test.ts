@@ -11,6 +11,7 @@ import {
 } from "millrace";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
+import { canonicalHash } from "#millrace/core/json.js";
 import { apiStores, freshPlace, freshService, openServer, sqlite } from "./api.js";
 
 const first = { id: "k1", key: generateEncryptionKey() };
@@ -124,6 +125,18 @@ it("fails the tries of jobs whose key the server has not, and of those that were
     state: "failed",
     error: { reason: "encryption", code: "encryption_invalid" },
   });
+});
+
+it("remembers requests without storing what would tell the payload", async () => {
+  const { name, keyed, service } = await opened(sqlite);
+  const asked = { service: name, type: "report", payload };
+  const headers = { "Idempotency-Key": "once" };
+  const made = await keyed.post("/v1/jobs", asked, { headers });
+  const again = await keyed.post("/v1/jobs", asked, { headers });
+  expect([made.status, again.body.id]).toEqual([201, made.body.id]);
+  const records = await service.engine.query("records", { prefix: "request/", limit: 10 });
+  expect(records).toHaveLength(1);
+  expect(JSON.stringify(records)).not.toContain(canonicalHash(asked));
 });
 
 it("checks signatures of what it has decrypted", async () => {

@@ -287,6 +287,24 @@ it("runs jobs from before there were keys, and shows who has none that there is 
   });
 });
 
+it("does no work whose result could not be stored", async () => {
+  const engine = await openEngine("memory:");
+  onTestFinished(() => engine.close());
+  const plain = await connect(shop, { engine, keeper: false });
+  const early = await plain.jobs.mail.create({ card: "no-4242" }, { maxTries: 1 }).orThrow();
+  const bare = await connect({ ...shop, encrypted: true }, { engine, keeper });
+  onTestFinished(() => bare.stop());
+  let calls = 0;
+  bare.jobs.mail.handle(() => void calls++);
+  await bare.start();
+  await bare.ref(early.id).wait();
+  expect(calls).toBe(0);
+  expect(await bare.ref(early.id).get().orThrow()).toMatchObject({
+    state: "dead",
+    error: { reason: "encryption", code: "encryption_key_missing" },
+  });
+});
+
 it("compares idempotent creates without storing what would tell the payload", async () => {
   const service = await (await opener(memory))({ keys: [first] });
   const create = (card: string) => service.jobs.mail.create({ card }, { idempotencyKey: "once" });
