@@ -99,6 +99,7 @@ export { createManyMax } from "./client/create-refusals.js";
 export {
   CommandRefused,
   DeliveryNotFound,
+  EncryptionRequired,
   IdempotencyConflict,
   InvalidBlocker,
   InvalidOption,

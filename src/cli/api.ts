@@ -103,6 +103,7 @@ const exitOfCode: Readonly<Record<string, Exit>> = {
   duplicate: "conflict",
   signature_required: "conflict",
   signature_invalid: "conflict",
+  encryption_required: "conflict",
   dependency_failed: "conflict",
   rate_limited: "unavailable",
   unavailable: "unavailable",

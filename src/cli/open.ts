@@ -10,7 +10,7 @@ import type { Target } from "./target.js";
 export async function openApi(target: Target, given: Given): Promise<Api> {
   return target.kind === "server"
     ? serverApi(target.url, target.token, certificatesOf(given))
-    : (await import("./store-api.js")).storeApi(target.url);
+    : (await import("./store-api.js")).storeApi(target.url, given);
 }
 
 function serverApi(url: string, token: string | undefined, certificates: Certificates | null): Api {

@@ -9,6 +9,7 @@ import type { Logger } from "../engine/logger.js";
 import { openEngine } from "../engine/open.js";
 import { type RunningServer, startServer } from "../server/http/server.js";
 import type { ServerOptions } from "../server/http/server-options.js";
+import { encryptionKeys } from "./encryption-options.js";
 import { Failure } from "./failure.js";
 import { loggerOf } from "./logger.js";
 import type { Session } from "./session.js";
@@ -68,6 +69,7 @@ function serverOptions(given: Given): ServerOptions {
       maxStreams: numberValue(given, "maxStreams"),
       instance: settingValue(given, "instance"),
       signing: signingOptions(given, false),
+      encryptionKeys: encryptionKeys(given),
     }),
   };
 }

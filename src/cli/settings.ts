@@ -267,6 +267,14 @@ export const settings = {
     commands: ["server", "dev", "worker"],
     kind: "switch",
   },
+  encryptionKeys: {
+    flag: "--encryption-keys <keys>",
+    variable: "MILLRACE_ENCRYPTION_KEYS",
+    key: "encryptionKeys",
+    says: "the keys of encrypted services, the one that encrypts first (a comma list of name=key; a key is hexadecimal, base64, or a file that holds it)",
+    commands: "all",
+    kind: "text",
+  },
   concurrency: {
     flag: "--concurrency <number>",
     variable: "MILLRACE_CONCURRENCY",

@@ -2,15 +2,23 @@
  * The HTTP API on a store, in this process and without a socket. Whoever may open the store may do everything.
  */
 import { userInfo } from "node:os";
+import { InvalidOption } from "../client/errors.js";
 import type { Caller } from "../server/http/caller.js";
 import { openApp } from "../server/http/server.js";
 import type { Api } from "./api.js";
+import { encryptionKeys } from "./encryption-options.js";
+import { Failure } from "./failure.js";
+import type { Given } from "./settings.js";
 import { storeFailure } from "./store-failure.js";
 
 /** Opens a store and answers for it. */
-export async function storeApi(url: string): Promise<Api> {
-  const app = await openApp({ url, caller: caller() }).catch((error: unknown) => {
-    throw storeFailure(error);
+export async function storeApi(url: string, given: Given): Promise<Api> {
+  const keys = encryptionKeys(given);
+  const options = { url, caller: caller(), ...(keys && { encryptionKeys: keys }) };
+  const app = await openApp(options).catch((error: unknown) => {
+    throw error instanceof InvalidOption
+      ? new Failure("usage", error.message)
+      : storeFailure(error);
   });
   // The engine names the store without the password that a URL may hold.
   return {

@@ -20,6 +20,7 @@ import { Continuation, continueWith, prepareContinuation } from "./continuation.
 import { transactionFault, usableTransaction } from "./create-inside.js";
 import {
   chainNotFound,
+  EncryptionRequired,
   InvalidOption,
   InvalidResult,
   JobAlreadyCompleted,
@@ -31,7 +32,7 @@ import type { PrepareFailure } from "./prepare.js";
 import { actorOf } from "./runtime.js";
 import { createChange } from "./submit.js";
 import type { TransactionClient } from "./transactions/transaction-client.js";
-import { openedJob } from "./vault.js";
+import { openedJob, sealPart } from "./vault.js";
 
 /** How often the steps are taken again because the job changed between reading and storing. */
 const triesMax = 20;
@@ -244,10 +245,11 @@ class Steps {
     const value = checked === null ? given : checked.value;
     if (value === undefined) return undefined;
     const text = jsonText(value);
-    const { vault } = this.#client.runtime;
     if (text.ok) {
       const result = JSON.parse(text.text) as Json;
-      return vault ? vault.seal(result, job, "result") : result;
+      const sealed = sealPart(this.#client.runtime, job, "result", result);
+      if (sealed instanceof EncryptionRequired) throw this.#refused(sealed);
+      return sealed;
     }
     const { path, message } = text.problem;
     throw this.#refused(invalidResult(job.type, `${path || "it"} ${message}`));

@@ -4,63 +4,83 @@
  */
 import type { ScheduleDefinition, ServiceContract } from "../contract/definition.js";
 import { InvalidDefinition } from "../contract/errors.js";
+import { schedulesMax } from "../contract/schedules.js";
 import { validate } from "../contract/schema.js";
-import { type Json, jsonText } from "../core/json.js";
 import { leaveAuditEvent } from "./audit.js";
-import { InvalidOption, type InvalidPayload } from "./errors.js";
-import { invalidPayload } from "./prepare.js";
+import { EncryptionRequired, InvalidOption, InvalidPayload } from "./errors.js";
+import { invalidPayload, storedPayload } from "./prepare.js";
 import type { Runtime } from "./runtime.js";
 import {
   type CheckedSchedule,
   changedSchedule,
-  declaredHash,
   findSchedule,
   listSchedules,
   newSchedule,
   removeSchedule,
+  type StoredSchedule,
   scheduleBusy,
   scheduleWrite,
   scheduleWritesMax,
 } from "./stored-schedule.js";
 import { targetOf } from "./untyped.js";
+import { payloadHash, sealPart } from "./vault.js";
 
 /** Stores what a contract declares. Throws `InvalidDefinition` for a payload that does not fit its job type. */
 export async function takeUpSchedules(runtime: Runtime, contract: ServiceContract): Promise<void> {
   const declared = contract.schedules ?? {};
-  for (const { schedule } of await listSchedules(runtime)) {
-    const isGone = schedule.origin === "contract" && !Object.hasOwn(declared, schedule.name);
-    if (isGone) await removeSchedule(runtime, schedule.name);
-  }
+  const stored = (await listSchedules(runtime)).map(({ schedule }) => schedule);
+  const isGone = ({ origin, name }: StoredSchedule) =>
+    origin === "contract" && !Object.hasOwn(declared, name);
+  const kept = stored.filter((schedule) => !isGone(schedule)).map(({ name }) => name);
+  checkCount(Object.keys(declared), kept);
+  for (const schedule of stored) if (isGone(schedule)) await removeSchedule(runtime, schedule.name);
   for (const [name, definition] of Object.entries(declared)) {
-    const checked = await checkSchedule(contract, name, definition);
+    const checked = await checkSchedule(runtime, contract, name, definition);
+    if (checked instanceof EncryptionRequired) {
+      const message = "Declared schedules are left to a process that holds the encryption keys.";
+      runtime.logger.warn({ service: runtime.service }, message);
+      return;
+    }
     if (checked instanceof Error)
       throw new InvalidDefinition({ field: `schedules.${name}`, message: checked.message });
     await declare(runtime, checked);
   }
 }
 
-/** Finds the type of a schedule and checks its payload. */
+/** Throws for declared schedules that, beside those that callers have made, would be too many. */
+function checkCount(declared: readonly string[], kept: readonly string[]): void {
+  const count = new Set([...declared, ...kept]).size;
+  if (count <= schedulesMax) return;
+  const message = `schedules are ${declared.length}, and callers have made others, which is ${count} together; a service has at most ${schedulesMax}, so delete some that callers made, or declare fewer.`;
+  throw new InvalidDefinition({ field: "schedules", message });
+}
+
+/** Finds the type of a schedule, checks its payload, and encrypts it where those of jobs are. */
 export async function checkSchedule(
+  runtime: Runtime,
   contract: ServiceContract,
   name: string,
   definition: ScheduleDefinition,
-): Promise<CheckedSchedule | InvalidOption | InvalidPayload> {
+): Promise<CheckedSchedule | InvalidOption | InvalidPayload | EncryptionRequired> {
   const { type, version, payload } = definition;
   const target = targetOf(contract, type, version, undefined);
   if (target instanceof InvalidOption) return target;
-  const { schema, settings, queue } = target;
+  const { service, schema, settings, queue } = target;
   const result =
     schema === null ? ({ ok: true, value: payload } as const) : await validate(schema, payload);
   if (!result.ok) return invalidPayload(type, result.issues);
-  const text = jsonText(result.value);
-  if (!text.ok) return invalidPayload(type, [text.problem]);
-  const stored = JSON.parse(text.text) as Json;
-  return { name, definition, version: settings.version, queue, payload: stored };
+  const stored = storedPayload(type, result.value);
+  if (stored instanceof InvalidPayload) return stored;
+  const sealed = sealPart(runtime, { service, type, id: name }, "schedule", stored.json);
+  if (sealed instanceof EncryptionRequired) return sealed;
+  const hash = payloadHash(runtime, JSON.parse(JSON.stringify(definition)));
+  const signed = runtime.signing?.isRequired ?? false;
+  return { name, definition, version: settings.version, queue, payload: sealed, signed, hash };
 }
 
 async function declare(runtime: Runtime, checked: CheckedSchedule): Promise<void> {
   const { engine, service, logger } = runtime;
-  const { name, definition } = checked;
+  const { name, hash } = checked;
   for (let writes = 0; writes < scheduleWritesMax; writes++) {
     const found = await findSchedule(runtime, name);
     if (found?.schedule.origin === "caller") {
@@ -68,7 +88,7 @@ async function declare(runtime: Runtime, checked: CheckedSchedule): Promise<void
       logger.warn({ service, schedule: name }, message);
       return;
     }
-    if (found?.schedule.declared === declaredHash(definition)) return;
+    if (found?.schedule.declared === hash) return;
     const now = engine.now();
     const schedule =
       found === null

@@ -72,6 +72,12 @@ export class SignatureInvalid extends TaggedError("SignatureInvalid")<{
   readonly id: string;
 }> {}
 
+/** The service's payloads and results may be stored encrypted only, and this process has no keys. */
+export class EncryptionRequired extends TaggedError("EncryptionRequired")<{
+  readonly message: string;
+  readonly id: string;
+}> {}
+
 /** There is no job with that id. */
 export class JobNotFound extends TaggedError("JobNotFound")<{
   readonly message: string;

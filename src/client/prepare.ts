@@ -16,6 +16,7 @@ import { type BlockerInputs, blockersOf, ownBlocker } from "./blockers.js";
 import type { Client } from "./client.js";
 import { type CreateOptions, createProblem, idempotencyWindowMs } from "./create-options.js";
 import {
+  EncryptionRequired,
   type InvalidBlocker,
   InvalidOption,
   InvalidPayload,
@@ -25,7 +26,7 @@ import {
 import { timeMs } from "./option-checks.js";
 import { actorOf } from "./runtime.js";
 import { contextOf } from "./trace.js";
-import { payloadHash } from "./vault.js";
+import { payloadHash, sealPart } from "./vault.js";
 
 /** The job type that a create is for. `schema` is `null` where no contract names the type. */
 export interface CreateTarget {
@@ -58,6 +59,7 @@ export type PrepareFailure =
   | InvalidPayload
   | InvalidOption
   | InvalidBlocker
+  | EncryptionRequired
   | SignatureRequired
   | SignatureInvalid;
 
@@ -90,7 +92,7 @@ export function prepareCreate(
 ): PreparedCreate | PrepareFailure {
   const problem = options === noOptions ? null : createProblem(options);
   if (problem !== null) return problem;
-  const payload = storedPayload(target, value);
+  const payload = storedPayload(target.type, value);
   if (payload instanceof InvalidPayload) return payload;
   const key = keyPolicy(target, payload.json);
   if (key instanceof InvalidPayload) return key;
@@ -119,8 +121,9 @@ export function prepareCreate(
   if (problemOfBlockers !== null) return problemOfBlockers;
   const problemOfSignature = addSignature(command, client, options, now);
   if (problemOfSignature !== null) return problemOfSignature;
-  const { vault } = client.runtime;
-  if (vault !== undefined) command.payload = vault.seal(command.payload, command, "payload");
+  const sealed = sealPart(client.runtime, command, "payload", command.payload);
+  if (sealed instanceof EncryptionRequired) return sealed;
+  command.payload = sealed;
   const decision = decide(null, command, now);
   if (!decision.ok || decision.event.name !== "created")
     throw new Error("A create was not decided as one.");
@@ -214,20 +217,20 @@ function deadlineOf(
 }
 
 /** The payload as it is stored: plain JSON that nobody else holds. */
-function storedPayload(
-  target: CreateTarget,
+export function storedPayload(
+  type: string,
   value: unknown,
 ): { readonly json: Json } | InvalidPayload {
   if (value === undefined) {
     const message = "is undefined, which JSON cannot hold; give null or {}";
-    return invalidPayload(target.type, [{ path: "", message }]);
+    return invalidPayload(type, [{ path: "", message }]);
   }
   const text = jsonText(value);
-  if (!text.ok) return invalidPayload(target.type, [text.problem]);
+  if (!text.ok) return invalidPayload(type, [text.problem]);
   const json = JSON.parse(text.text) as Json;
   if (!isSealed(json)) return { json };
   const message = "looks like an encrypted payload; a payload may not have the members of one";
-  return invalidPayload(target.type, [{ path: "/$sealed", message }]);
+  return invalidPayload(type, [{ path: "/$sealed", message }]);
 }
 
 function keyPolicy(target: CreateTarget, payload: Json): JobKeyPolicy | InvalidPayload | null {

@@ -40,6 +40,8 @@ export interface Runtime {
   readonly signing?: Signing;
   /** The keys that payloads and results are encrypted with. */
   readonly vault?: Vault;
+  /** Whether payloads and results may be stored encrypted only, as the contract says. */
+  readonly isEncrypted?: boolean;
 }
 
 /** Who creates and commands jobs through a runtime. */

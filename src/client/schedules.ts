@@ -17,16 +17,18 @@ import { type AuditAction, type AuditEvent, leaveAuditEvent } from "./audit.js";
 import type { Client } from "./client.js";
 import { checkSchedule } from "./declared-schedules.js";
 import {
+  type EncryptionRequired,
   InvalidOption,
   type InvalidPayload,
   ScheduleDeclared,
   ScheduleExists,
   ScheduleNotFound,
+  SignatureRequired,
 } from "./errors.js";
 import { type CreateFailure, JobCreator } from "./job-creator.js";
 import type { JobRef } from "./job-ref.js";
 import { optionProblem, whole } from "./option-checks.js";
-import { firedOptions, scheduleTarget } from "./schedule-jobs.js";
+import { firedOptions, lacksKeys, schedulePayload, scheduleTarget } from "./schedule-jobs.js";
 import {
   findSchedule,
   listSchedules,
@@ -39,6 +41,7 @@ import {
   scheduleWrite,
   scheduleWritesMax,
 } from "./stored-schedule.js";
+import { DecryptionFailed } from "./vault.js";
 
 /** How many instants `next` gives unless it is asked for more. */
 const nextDefault = 5;
@@ -55,6 +58,7 @@ export interface Schedule {
   readonly at?: number;
   readonly type: string;
   readonly version: number;
+  /** What its jobs are given; as it is stored where it is encrypted and this process has not the key. */
   readonly payload: Json;
   readonly priority?: number;
   readonly deadlineMs?: number;
@@ -73,7 +77,12 @@ export interface Schedule {
 }
 
 /** What can be wrong with a schedule that is to be made. */
-export type CreateScheduleFailure = InvalidOption | InvalidPayload | ScheduleExists | StoreError;
+export type CreateScheduleFailure =
+  | InvalidOption
+  | InvalidPayload
+  | EncryptionRequired
+  | ScheduleExists
+  | StoreError;
 
 type Found<Value> = AsyncResult<Value, ScheduleNotFound | StoreError>;
 
@@ -100,7 +109,7 @@ export class Schedules {
       const { engine, service } = this.#client.runtime;
       const definition = definitionOf(name, spec);
       if (definition instanceof InvalidOption) return Result.err(definition);
-      const checked = await checkSchedule(this.#contract, name, definition);
+      const checked = await checkSchedule(this.#client.runtime, this.#contract, name, definition);
       if (checked instanceof Error) return Result.err(checked);
       const schedule = newSchedule(checked, "caller", engine.now());
       if (nextInstant(schedule.timing, schedule.createdAt, cronReader) === null)
@@ -144,16 +153,19 @@ export class Schedules {
   }
 
   /** Creates a job as the schedule would, now. Its instants go on as if nothing had happened. */
-  run(name: string): AsyncResult<JobRef, CreateFailure | ScheduleNotFound> {
-    return attempt<JobRef, CreateFailure | ScheduleNotFound>(async () => {
+  run(name: string): AsyncResult<JobRef, CreateFailure | DecryptionFailed | ScheduleNotFound> {
+    return attempt<JobRef, CreateFailure | DecryptionFailed | ScheduleNotFound>(async () => {
       const found = await findSchedule(this.#client.runtime, name);
       if (found === null) return Result.err(notFound(name));
       const { schedule } = found;
       const { engine } = this.#client.runtime;
+      const payload = schedulePayload(this.#client.runtime, schedule);
+      if (payload instanceof DecryptionFailed) return Result.err(payload);
+      if (lacksKeys(this.#client.runtime, schedule)) return Result.err(noKeys(name));
       const target = await scheduleTarget(this.#client, schedule);
       if (target instanceof Error) return Result.err(target);
       const creator = new JobCreator<Json, Json, Json | undefined>(this.#client, target);
-      const created = await creator.create(schedule.payload, firedOptions(schedule, engine.now()));
+      const created = await creator.create(payload, firedOptions(schedule, engine.now()));
       if (created.isOk()) await this.#leave("schedule.run", name, { jobId: created.value.id });
       return created;
     });
@@ -233,9 +245,12 @@ export class Schedules {
 
   #view(schedule: StoredSchedule): Schedule {
     const { format: _format, declared: _declared, queue: _queue, ...rest } = schedule;
-    const { timing, decidedUntil: _decidedUntil, ...shown } = rest;
+    const { timing, decidedUntil: _decidedUntil, signed: _signed, ...stored } = rest;
     const nextAt = schedule.enabled ? this.#nextAt(schedule) : null;
-    const { service } = this.#client.runtime;
+    const { runtime } = this.#client;
+    const { service } = runtime;
+    const opened = schedulePayload(runtime, schedule);
+    const shown = { ...stored, payload: opened instanceof Error ? stored.payload : opened };
     switch (timing.kind) {
       case "cron":
         return { service, ...shown, cron: timing.expression, timeZone: timing.timeZone, nextAt };
@@ -270,6 +285,11 @@ function tooMany(): InvalidOption {
 
 function notFound(name: string): ScheduleNotFound {
   return new ScheduleNotFound({ schedule: name, message: `There is no schedule ${name}.` });
+}
+
+function noKeys(name: string): SignatureRequired {
+  const message = `The schedule ${name} makes signed jobs, and this process has no private key: run it where there is one.`;
+  return new SignatureRequired({ id: name, message });
 }
 
 function declaredElsewhere(name: string): ScheduleDeclared {

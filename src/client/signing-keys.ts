@@ -1,5 +1,5 @@
 /**
- * Keys of Ed25519 as people keep them: as hexadecimal text, or in a file that holds it.
+ * Keys as people keep them: as text, or in a file that holds it.
  */
 import {
   createPrivateKey,
@@ -45,21 +45,45 @@ export function readPublicKey(field: string, given: string): KeyObject {
   return createPublicKey({ key, format: "der", type: "spki" });
 }
 
-/** The bytes of a key out of hexadecimal text, or out of a file that holds such text. */
-export function readKey(
+/** The bytes of a key out of text, or out of a file that holds such text. */
+function readKey(field: string, given: string, kind: string, lengths: readonly number[]): Buffer {
+  const digits = lengths.map((length) => length * 2).join(" or ");
+  return readKeyText(field, given, `${kind} key is ${digits} hexadecimal digits`, (text) =>
+    /^[0-9a-f]+$/i.test(text) && lengths.includes(text.length / 2)
+      ? Buffer.from(text, "hex")
+      : null,
+  );
+}
+
+/** The bytes of a key of 32 bytes for encryption out of hexadecimal text or base64, or out of a file that holds either. */
+export function readEncryptionKey(field: string, given: string): Buffer {
+  const digits = keyBytes * 2;
+  const rule = `An encryption key is ${digits} hexadecimal digits, or ${keyBytes} bytes in base64`;
+  return readKeyText(field, given, rule, (text) => {
+    if (/^[0-9a-f]+$/i.test(text) && text.length === digits) return Buffer.from(text, "hex");
+    return /^[A-Za-z0-9+/]{43}=$/.test(text) ? Buffer.from(text, "base64") : null;
+  });
+}
+
+/** The text that was given is not repeated, because it may be most of a key. */
+function readKeyText(
   field: string,
   given: string,
-  kind: string,
-  lengths: readonly number[],
+  rule: string,
+  read: (text: string) => Buffer | null,
 ): Buffer {
-  const isKey = (text: string) => /^[0-9a-f]+$/i.test(text) && lengths.includes(text.length / 2);
-  if (typeof given !== "string") throw noKey(field, kind, lengths, "it is no text");
-  if (isKey(given)) return Buffer.from(given, "hex");
+  const noKey = (problem: string) => {
+    const message = `${field}: ${rule}, or the path of a file that holds them; ${problem}.`;
+    return new InvalidOption({ field, message });
+  };
+  if (typeof given !== "string") throw noKey("it is no text");
+  const own = read(given);
+  if (own !== null) return own;
   const text = readFile(given);
-  if (text === null)
-    throw noKey(field, kind, lengths, "it is neither that nor a file that can be read");
-  if (!isKey(text)) throw noKey(field, kind, lengths, "the file holds something else");
-  return Buffer.from(text, "hex");
+  if (text === null) throw noKey("it is neither that nor a file that can be read");
+  const bytes = read(text);
+  if (bytes === null) throw noKey("the file holds something else");
+  return bytes;
 }
 
 function readFile(path: string): string | null {
@@ -68,16 +92,4 @@ function readFile(path: string): string | null {
   } catch {
     return null;
   }
-}
-
-/** The text that was given is not repeated, because it may be most of a key. */
-function noKey(
-  field: string,
-  kind: string,
-  lengths: readonly number[],
-  problem: string,
-): InvalidOption {
-  const digits = lengths.map((length) => length * 2).join(" or ");
-  const message = `${field}: ${kind} key is ${digits} hexadecimal digits, or the path of a file that holds them; ${problem}.`;
-  return new InvalidOption({ field, message });
 }

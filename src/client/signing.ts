@@ -73,6 +73,16 @@ export class Signing {
     this.#checkOwn();
   }
 
+  /** Whether jobs have to be signed. */
+  get isRequired(): boolean {
+    return !this.#isOptional;
+  }
+
+  /** Whether this process can sign. */
+  get canSign(): boolean {
+    return this.#private !== undefined;
+  }
+
   /** The signature of a new job; `null` where none is needed, and an error where there can be none. */
   signatureOf(
     job: SignedJob,

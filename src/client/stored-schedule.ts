@@ -35,7 +35,10 @@ export interface StoredSchedule {
   readonly version: number;
   /** The queue that jobs go to, should whoever fires not know their type. */
   readonly queue: string;
+  /** Encrypted where payloads of jobs are. */
   readonly payload: Json;
+  /** Whether it was made where jobs have to be signed, so that only a process that signs may make its jobs. */
+  readonly signed?: true;
   readonly priority?: number;
   readonly deadlineMs?: number;
   readonly enabled: boolean;
@@ -61,12 +64,16 @@ export interface CheckedSchedule {
   readonly definition: ScheduleDefinition;
   readonly version: number;
   readonly queue: string;
+  /** As it is stored. */
   readonly payload: Json;
+  readonly signed: boolean;
+  /** The hash of the definition, by which a change of it is seen. */
+  readonly hash: string;
 }
 
 /** A new schedule. It knows nothing of instants before its time. */
 export function newSchedule(
-  { name, definition, version, queue, payload }: CheckedSchedule,
+  { name, definition, version, queue, payload, signed, hash }: CheckedSchedule,
   origin: StoredSchedule["origin"],
   now: number,
 ): StoredSchedule {
@@ -76,12 +83,13 @@ export function newSchedule(
     format: formatVersion,
     name,
     origin,
-    ...(origin === "contract" ? { declared: declaredHash(definition) } : null),
+    ...(origin === "contract" ? { declared: hash } : null),
     timing: timing.kind === "every" ? { ...timing, anchor: now } : timing,
     type,
     version,
     queue,
     payload,
+    ...(signed ? ({ signed } as const) : null),
     enabled,
     createdAt: now,
     decidedUntil: now,
@@ -111,11 +119,6 @@ export function changedSchedule(
     ...(before.lastFired === undefined ? null : { lastFired: before.lastFired }),
     ...(before.lastSkipped === undefined ? null : { lastSkipped: before.lastSkipped }),
   };
-}
-
-/** The hash of a declaration. */
-export function declaredHash(definition: ScheduleDefinition): string {
-  return canonicalHash(JSON.parse(JSON.stringify(definition)));
 }
 
 /** Reads a schedule. A record of another version may have another shape; it is left alone and not misread. */

@@ -8,9 +8,9 @@ import type { Job, JobKey } from "../core/job.js";
 import { canonicalHash, canonicalJson, type Json } from "../core/json.js";
 import { nameProblem } from "../core/names.js";
 import { isSealed, type Sealed } from "../core/secrets.js";
-import { InvalidOption } from "./errors.js";
+import { EncryptionRequired, InvalidOption } from "./errors.js";
 import { isObject } from "./option-checks.js";
-import { readKey } from "./signing-keys.js";
+import { readEncryptionKey } from "./signing-keys.js";
 
 const algorithm = "aes-256-gcm";
 const keyBytes = 32;
@@ -23,7 +23,7 @@ const keysMax = 20;
 /** A key with its name, which is stored with what it has sealed. */
 export interface EncryptionKey {
   readonly id: string;
-  /** 64 hexadecimal digits, or the path of a file that holds them. */
+  /** 64 hexadecimal digits, 32 bytes in base64, or the path of a file that holds either. */
   readonly key: string;
 }
 
@@ -45,8 +45,8 @@ export function generateEncryptionKey(): string {
   return randomBytes(keyBytes).toString("hex");
 }
 
-/** Which part of a job is sealed. */
-type Part = "payload" | "result";
+/** What is sealed: a part of a job, or the payload of a schedule, whose name then stands in place of the job's id. */
+type Part = "payload" | "result" | "schedule";
 
 /** A ring of keys. */
 export class Vault {
@@ -54,24 +54,21 @@ export class Vault {
   readonly #first: string;
   readonly #last: string;
 
-  /** Throws `InvalidOption` for keys that cannot be used. */
-  constructor({ keys }: EncryptionOptions) {
+  /** Throws `InvalidOption` for keys that cannot be used; `option` is what they were given as. */
+  constructor({ keys }: EncryptionOptions, option = "encryption.keys") {
     if (!Array.isArray(keys) || keys.length === 0 || keys.length > keysMax)
-      throw invalid("encryption.keys", `It must be a list of 1 to ${keysMax} keys.`);
+      throw invalid(option, `It must be a list of 1 to ${keysMax} keys.`);
     const ids = keys.map((key: unknown, place): string => {
-      const field = `encryption.keys[${place}]`;
+      const field = `${option}[${place}]`;
       if (!isObject(key)) throw invalid(field, "It must be an object with id and key.");
       const problem = nameProblem("id", key.id);
       if (problem !== null) throw invalid(`${field}.id`, problem);
       return String(key.id);
     });
     if (new Set(ids).size < ids.length)
-      throw invalid("encryption.keys", "Two keys have the same id; give each its own.");
+      throw invalid(option, "Two keys have the same id; give each its own.");
     this.#keys = new Map(
-      keys.map(({ id, key }, place) => {
-        const field = `encryption.keys[${place}].key`;
-        return [id, readKey(field, key, "An encryption", [keyBytes])];
-      }),
+      keys.map(({ id, key }, place) => [id, readEncryptionKey(`${option}[${place}].key`, key)]),
     );
     this.#first = ids[0] ?? "";
     this.#last = ids.at(-1) ?? "";
@@ -122,14 +119,37 @@ export class Vault {
   }
 }
 
-/** What holds a ring, if there is one. */
+/** What holds a ring, if there is one, and whether there has to be. */
 interface Keys {
   readonly vault?: Vault;
+  readonly isEncrypted?: boolean;
 }
 
 /** What is sealed opens only in its own place. */
 function boundTo({ service, type, id }: JobKey, part: Part): Buffer {
   return Buffer.from(canonicalJson([service, type, id, part]));
+}
+
+/** A part of a job as it is stored: encrypted where there are keys, and refused where there should be. */
+export function sealPart(
+  { vault, isEncrypted }: Keys,
+  job: JobKey,
+  part: Part,
+  value: Json,
+): Json | EncryptionRequired {
+  if (vault !== undefined) return vault.seal(value, job, part);
+  return isEncrypted ? encryptionRequired(job) : value;
+}
+
+/** Whether there should be keys, and are none. */
+export function lacksVault({ vault, isEncrypted }: Keys): boolean {
+  return isEncrypted === true && vault === undefined;
+}
+
+/** The error of a process that has to encrypt, and has no keys. */
+export function encryptionRequired({ service, id }: JobKey): EncryptionRequired {
+  const message = `What ${service} stores of ${id} must be encrypted, and this process has no keys: give encryption at connect, or encryptionKeys to the server.`;
+  return new EncryptionRequired({ id, message });
 }
 
 /** A part of a job as its handler gets it, or why it cannot be. What is not encrypted is given as it is. */
@@ -141,13 +161,14 @@ export function openPart(
 ): Json | DecryptionFailed {
   if (!isSealed(value)) return value;
   const { id } = job;
+  const what = part === "schedule" ? `payload of the schedule ${id}` : `${part} of job ${id}`;
   if (!vault?.has(value.key)) {
-    const message = `The ${part} of job ${id} is encrypted with the key ${value.key}, which this process does not have; add it to encryption.keys at connect.`;
+    const message = `The ${what} is encrypted with the key ${value.key}, which this process does not have; add it to encryption.keys at connect, or to the server's encryptionKeys.`;
     return new DecryptionFailed({ id, code: "encryption_key_missing", message });
   }
   const opened = vault.open(value, job, part);
   if (opened !== null) return opened.value;
-  const message = `The ${part} of job ${id} cannot be decrypted: it is not what was encrypted for this job.`;
+  const message = `The ${what} cannot be decrypted: it is not what was encrypted for it.`;
   return new DecryptionFailed({ id, code: "encryption_invalid", message });
 }
 

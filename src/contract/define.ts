@@ -146,6 +146,11 @@ export interface ServiceOptions<Entries extends JobEntries> {
   readonly schedules?: { readonly [name: string]: ScheduleSpec<Entries> };
   /** How long ended jobs are kept, for types whose definition does not say it, unnamed ones included. */
   readonly retention?: RetentionOptions;
+  /**
+   * Whether payloads and results may be stored encrypted only: processes without keys, the server among them, then refuse
+   * to create its jobs. A process that connects with `encryption` says so by itself.
+   */
+  readonly encrypted?: boolean;
 }
 
 /**
@@ -167,9 +172,10 @@ export function defineService<const Entries extends JobEntries>(
   }
   checkServiceOptions(options);
   checkRelatives({ kind: "service", name, jobs });
-  const { schedules, retention } = options;
+  const { schedules, retention, encrypted = false } = options;
   const kept = retention === undefined ? null : { retention };
-  const contract = withSharedLimits({ kind: "service", name, jobs, ...kept });
+  const sealed = encrypted ? { encrypted } : null;
+  const contract = withSharedLimits({ kind: "service", name, jobs, ...kept, ...sealed });
   return schedules === undefined ? contract : { ...contract, schedules: declared(jobs, schedules) };
 }
 

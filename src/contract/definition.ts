@@ -54,6 +54,8 @@ export interface ServiceContract<Entries extends JobEntries = JobEntries> {
   readonly jobs: Entries;
   /** How long ended jobs are kept where their type does not say it. */
   readonly retention?: RetentionOptions;
+  /** Whether its payloads and results may be stored encrypted only. */
+  readonly encrypted?: boolean;
   /** What the service starts by itself, by name. */
   readonly schedules?: { readonly [name: string]: ScheduleDefinition };
 }

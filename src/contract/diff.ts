@@ -121,7 +121,7 @@ export function contractDiff(before: Manifest, after: Manifest): ContractDiff {
     changes.push(...(next === undefined ? [removed(name, job)] : jobChanges(name, job, next)));
   }
   for (const [name, job] of has) if (!had.has(name)) changes.push(added(name, job));
-  changes.push(...scheduleChanges(before, after));
+  changes.push(...scheduleChanges(before, after), ...encryptionChanges(before, after));
   const unseen = [...has].flatMap(([name, job]) => unseenSchemas(name, had.get(name), job));
   return { changes, migration: migrationName(changes), unseen };
 }
@@ -139,6 +139,17 @@ function scheduleChanges(
     const sentence = `The schedule ${name} ${what}.`;
     return [{ path: `schedules.${name}`, before, after, kind: "update", sentence }];
   });
+}
+
+/** Nobody should fall back to plain text because a process was started without its keys. */
+function encryptionChanges(had: Manifest, has: Manifest): readonly ContractChange[] {
+  const [before, after] = [had.encrypted ?? null, has.encrypted ?? null];
+  if (before === after) return [];
+  const sentence = after
+    ? "Payloads and results are stored encrypted only."
+    : "Payloads and results are stored in plain text again; give encryption at connect, or declare encrypted in the contract.";
+  const kind = after ? "update" : "migration";
+  return [{ path: "encrypted", before, after, kind, sentence }];
 }
 
 function byName({ jobs }: Manifest): ReadonlyMap<string, JobManifest> {

@@ -10,7 +10,7 @@ import type { JobManifest, Manifest } from "./manifest.js";
 import { type JobSettings, jobDefaults, type RetentionOptions } from "./settings.js";
 
 /** Reads a contract from its manifest. */
-export function contractFrom({ service, jobs, retention }: Manifest): ServiceContract {
+export function contractFrom({ service, jobs, retention, encrypted }: Manifest): ServiceContract {
   const byType = new Map<string, JobDefinition[]>();
   for (const job of jobs) {
     const definitions = byType.get(job.type) ?? [];
@@ -26,6 +26,7 @@ export function contractFrom({ service, jobs, retention }: Manifest): ServiceCon
     name: service,
     jobs: Object.fromEntries(entries) as JobEntries,
     ...(retention && { retention: revived(retention) as RetentionOptions }),
+    ...(encrypted && { encrypted }),
   };
 }
 

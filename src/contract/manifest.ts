@@ -3,7 +3,7 @@
  * that can be stored, shown and compared.
  */
 import { canonicalHash, type Json } from "../core/json.js";
-import { redact } from "../core/secrets.js";
+import { encryptedText, redact } from "../core/secrets.js";
 import { type BoundJob, boundJobs, type ServiceContract } from "./definition.js";
 import { jsonSchemaOf } from "./schema.js";
 
@@ -33,6 +33,8 @@ export interface Manifest {
   readonly schedules?: { readonly [name: string]: Json };
   /** How long ended jobs are kept where their type says nothing; left out where the service says nothing. */
   readonly retention?: { readonly [state: string]: Json };
+  /** Whether payloads and results may be stored encrypted only; left out where they need not be. */
+  readonly encrypted?: true;
   /** The hash of everything above: equal for equal contracts. */
   readonly signature: string;
 }
@@ -48,22 +50,23 @@ export function manifest(contract: ServiceContract): Manifest {
     jobs,
     ...(schedules === undefined ? null : { schedules: plainJson(schedules) }),
     ...(retention === undefined ? null : { retention: plainJson(retention) }),
+    ...(contract.encrypted ? ({ encrypted: true } as const) : null),
   };
   return { ...content, signature: canonicalHash(content) };
 }
 
-/** Schedules as everybody may see them: without what the types of their jobs mark as secret. */
+/** Schedules as everybody may see them: without what is encrypted, and what the types of their jobs mark as secret. */
 function shownSchedules(contract: ServiceContract): object | undefined {
-  const { schedules } = contract;
+  const { schedules, encrypted } = contract;
   if (schedules === undefined) return undefined;
   const secrets = new Map(
     boundJobs(contract).map(({ type, definition }) => [type, definition.settings.secret?.payload]),
   );
   const entries = Object.entries(schedules).map(([name, schedule]) => {
-    return [
-      name,
-      { ...schedule, payload: redact(schedule.payload as Json, secrets.get(schedule.type)) },
-    ];
+    const payload = encrypted
+      ? encryptedText
+      : redact(schedule.payload as Json, secrets.get(schedule.type));
+    return [name, { ...schedule, payload }];
   });
   return Object.fromEntries(entries);
 }

@@ -112,7 +112,11 @@ export function checkJobOptions(
 
 /** Throws `InvalidDefinition` for an option of a service that cannot work. */
 export function checkServiceOptions(options: { readonly retention?: object }): void {
-  checkMembers("", options, { schedules: () => null, retention: () => null });
+  checkMembers("", options, {
+    schedules: () => null,
+    retention: () => null,
+    encrypted: yesOrNo,
+  });
   if (options.retention !== undefined)
     checkMembers("retention", options.retention, retentionChecks);
 }

@@ -15,9 +15,11 @@ export interface Sealed {
   readonly data: string;
 }
 
-/** What stands in place of a secret, and of what is encrypted. */
+/** What stands in place of a secret. */
 const redactedText = "[redacted]";
-const encryptedText = "[encrypted]";
+
+/** What stands in place of what is encrypted. */
+export const encryptedText = "[encrypted]";
 
 /** Whether a stored value is encrypted. */
 export function isSealed(value: unknown): value is Sealed & Json {

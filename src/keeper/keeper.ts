@@ -130,7 +130,12 @@ class ServiceKeeper implements Keeper {
   async start(): Promise<void> {
     if (this.#isStopped) throw new Error("The keeper was stopped; make a new one.");
     this.#stopHints ??= this.#runtime.engine.wake("ended", () => this.#onEnded());
-    this.#started ??= this.#endHooks.start().then(() => this.#leadership.start());
+    this.#started ??= this.#endHooks
+      .start()
+      .then(() => this.#leadership.start())
+      .then(() => {
+        if (!this.isLeader) this.#scheduler.start();
+      });
     await this.#started;
   }
 
@@ -143,7 +148,7 @@ class ServiceKeeper implements Keeper {
     const round = { runtime: this.#runtime, mayGoOn: () => true };
     return this.#oneAtATime(async () => {
       await this.#endHooks.round();
-      await this.#scheduler.fire(round.mayGoOn);
+      await this.#scheduler.fire(round);
       await this.#duties(round, true);
       await this.#endHooks.round();
     });

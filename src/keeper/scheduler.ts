@@ -2,10 +2,19 @@
  * The scheduler: while this keeper leads, it makes the jobs of schedules when their instants come. The id of a job follows
  * from its instant, and the schedule's record, which moves on with the job's creation, says up to where instants were
  * decided about. So each is fired once, whoever leads, however many do, and wherever clocks go.
+ *
+ * Jobs that are signed or encrypted need keys. A leader without them leaves their instants alone, and a keeper that has
+ * some makes those that it finds left, although it does not lead.
  */
 import type { Client } from "../client/client.js";
 import { prepareCreate } from "../client/prepare.js";
-import { firedOptions, scheduleTarget } from "../client/schedule-jobs.js";
+import {
+  firedOptions,
+  lacksKeys,
+  needsKeys,
+  schedulePayload,
+  scheduleTarget,
+} from "../client/schedule-jobs.js";
 import {
   listSchedules,
   type PlacedSchedule,
@@ -15,6 +24,7 @@ import {
 } from "../client/stored-schedule.js";
 import { createChange } from "../client/submit.js";
 import { cronReader } from "../contract/cron.js";
+import { schedulesMax } from "../contract/schedules.js";
 import { isEnded } from "../core/job.js";
 import { nextInstant, planDue, scheduledJobId } from "../core/schedule.js";
 import type { AppendOutcome } from "../engine/engine.js";
@@ -28,11 +38,23 @@ const changedMs = 50;
 /** How many times as long it waits while there are no schedules at all, because most services have none. */
 const idleShare = 5;
 
+/** How long the leader has before a keeper with keys takes an instant for left. */
+const leftMs = 2_000;
+
+/** On whose behalf instants are fired. */
+interface Round {
+  readonly mayGoOn: () => boolean;
+  /** Whether it takes what a leader without keys has left, and nothing else. */
+  readonly onlyLeft?: boolean;
+}
+
 /** Fires the schedules of a service. */
 export class Scheduler {
   readonly #client: Client;
   readonly #lookMs: number;
-  readonly #mayGoOn: () => boolean;
+  readonly #leads: () => boolean;
+  /** The schedules of which was said that others have to fire them. */
+  readonly #left = new Set<string>();
   #callOff: (() => void) | undefined;
   #looking: Promise<void> | null = null;
   #isFailing = false;
@@ -40,13 +62,13 @@ export class Scheduler {
   #hasSchedules = false;
 
   /** It looks by itself every `lookMs`, and earlier when an instant comes. */
-  constructor(client: Client, lookMs: number, mayGoOn: () => boolean) {
+  constructor(client: Client, lookMs: number, leads: () => boolean) {
     this.#client = client;
     this.#lookMs = lookMs;
-    this.#mayGoOn = mayGoOn;
+    this.#leads = leads;
   }
 
-  /** Looks now, and goes on as long as this process leads. */
+  /** Looks now, and goes on as long as this process leads, or has keys that a leader may lack. */
   start(): void {
     this.#callOff?.();
     if (this.#isStopped || this.#looking !== null) return;
@@ -63,25 +85,29 @@ export class Scheduler {
   }
 
   /** Fires what has come due. Gives when the next instant comes, as far as is known now; `null` when none does. */
-  async fire(mayGoOn: () => boolean = this.#mayGoOn): Promise<number | null> {
-    const placed = await listSchedules(this.#client.runtime);
-    this.#hasSchedules = placed.length > 0;
-    const enabled = placed.filter(({ schedule }) => schedule.enabled);
+  async fire(round: Round): Promise<number | null> {
+    const { runtime } = this.#client;
+    const placed = await listSchedules(runtime);
+    const taken = placed.filter(({ schedule }) => !round.onlyLeft || needsKeys(runtime, schedule));
+    this.#hasSchedules = taken.length > 0;
+    const enabled = taken.filter(({ schedule }) => schedule.enabled && !this.#isLeft(schedule));
     let nextAt: number | null = null;
-    for (let start = 0; start < enabled.length && mayGoOn(); start += firedTogetherMax) {
+    for (let start = 0; start < enabled.length && round.mayGoOn(); start += firedTogetherMax) {
       const some = enabled.slice(start, start + firedTogetherMax);
-      const nexts = await Promise.all(some.map((each) => this.#fireOne(each, mayGoOn)));
+      const nexts = await Promise.all(some.map((each) => this.#fireOne(each, round)));
       for (const at of nexts) if (at !== null) nextAt = Math.min(at, nextAt ?? at);
     }
     return nextAt;
   }
 
   async #look(): Promise<void> {
-    const { engine, clock, logger } = this.#client.runtime;
-    if (!this.#mayGoOn()) return;
+    const { engine, clock, logger, vault, signing } = this.#client.runtime;
+    const onlyLeft = !this.#leads();
+    if (onlyLeft && vault === undefined && !signing?.canSign) return;
+    const mayGoOn = onlyLeft ? () => !this.#isStopped : this.#leads;
     let delayMs = this.#lookMs;
     try {
-      const nextAt = await this.fire();
+      const nextAt = await this.fire({ mayGoOn, onlyLeft });
       if (!this.#hasSchedules) delayMs *= idleShare;
       if (nextAt !== null) delayMs = Math.min(Math.max(nextAt - engine.now(), 0), delayMs);
       this.#isFailing = false;
@@ -93,14 +119,34 @@ export class Scheduler {
     if (!this.#isStopped) this.#callOff = clock.after(delayMs, () => this.start());
   }
 
+  /** Whether a schedule has to wait for a process that has its keys. */
+  #isLeft(schedule: StoredSchedule): boolean {
+    const { runtime } = this.#client;
+    const { name } = schedule;
+    if (!lacksKeys(runtime, schedule)) {
+      this.#left.delete(name);
+      return false;
+    }
+    if (this.#left.size < schedulesMax && !this.#left.has(name)) {
+      this.#left.add(name);
+      const message = "A schedule is left to a process that holds the keys of its jobs.";
+      runtime.logger.warn({ service: runtime.service, schedule: name }, message);
+    }
+    return true;
+  }
+
   /** Gives when to look at this schedule again. */
-  async #fireOne(placed: PlacedSchedule, mayGoOn: () => boolean): Promise<number | null> {
+  async #fireOne(
+    placed: PlacedSchedule,
+    { mayGoOn, onlyLeft = false }: Round,
+  ): Promise<number | null> {
     const { engine } = this.#client.runtime;
-    const now = engine.now();
+    const lagMs = onlyLeft ? leftMs : 0;
+    const now = engine.now() - lagMs;
     const plan = planDue(placed.schedule, now, cronReader);
     let at: PlacedSchedule | null = placed;
     for (const instant of plan?.fire ?? []) {
-      if (at === null || !mayGoOn()) return now + changedMs;
+      if (at === null || !mayGoOn()) return engine.now() + changedMs;
       at = await this.#fireInstant(at, instant);
     }
     if (plan !== null && plan.missed !== null && at !== null) {
@@ -108,8 +154,10 @@ export class Scheduler {
       at = await this.#write(at, { ...missed, decidedUntil: plan.until });
     }
     // Somebody else has changed it: the next look sees how.
-    if (at === null) return now + changedMs;
-    return nextInstant(at.schedule.timing, Math.max(now, at.schedule.decidedUntil), cronReader);
+    if (at === null) return engine.now() + changedMs;
+    const { timing, decidedUntil } = at.schedule;
+    const next = nextInstant(timing, Math.max(now, decidedUntil), cronReader);
+    return next === null ? null : next + lagMs;
   }
 
   /** Makes the job of an instant, or passes it over. Gives the schedule after it; `null` if others have changed it. */
@@ -160,11 +208,13 @@ export class Scheduler {
   async #create(schedule: StoredSchedule, instant: number, id: string) {
     const client = this.#client;
     const { instance } = client.runtime;
+    const payload = schedulePayload(client.runtime, schedule);
+    if (payload instanceof Error) return payload;
     const target = await scheduleTarget(client, schedule);
     if (target instanceof Error) return target;
     const options = { ...firedOptions(schedule, instant), id };
     const origin = { at: instant, actor: `keeper:${instance}` } as const;
-    return prepareCreate(client, target, schedule.payload, options, origin);
+    return prepareCreate(client, target, payload, options, origin);
   }
 
   async #isBusy({ lastFired }: StoredSchedule): Promise<boolean> {

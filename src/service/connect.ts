@@ -89,6 +89,8 @@ export async function connect<Entries extends JobEntries, Tx = undefined>(
 ): Promise<Service<Entries, Tx>> {
   checkContract(contract);
   checkOptions(options);
+  // Who has keys tells those who have none, such as servers, through the contract.
+  const own = options.encryption ? { ...contract, encrypted: true } : contract;
   const { clock = systemClock, logger = silentLogger, url = defaultUrl, keeper = true } = options;
   const ids = options.ids ?? (clock === systemClock ? systemIds : createIds(() => clock.now()));
   const instance = options.instance ?? defaultInstance(ids);
@@ -117,10 +119,11 @@ export async function connect<Entries extends JobEntries, Tx = undefined>(
       ...(outbox && { outbox }),
       ...(signing && { signing }),
       ...(vault && { vault }),
+      ...(own.encrypted && { isEncrypted: true }),
       ...(webhooks && { webhooks }),
     };
-    const client = createClient(runtime, contract, await openTelemetryTrace());
-    return new Service<Entries, Tx>(client, contract, {
+    const client = createClient(runtime, own, await openTelemetryTrace());
+    return new Service<Entries, Tx>(client, own, {
       ownsEngine,
       keeper: keeper === true ? {} : keeper,
       ...(options.concurrency === undefined ? null : { concurrency: options.concurrency }),

@@ -11,7 +11,7 @@
 import { InvalidResult } from "../client/errors.js";
 import { cut, jobError } from "../client/job-error.js";
 import type { Runtime } from "../client/runtime.js";
-import { DecryptionFailed, openPart } from "../client/vault.js";
+import { DecryptionFailed, encryptionRequired, lacksVault, openPart } from "../client/vault.js";
 import { validate } from "../contract/schema.js";
 import { jobFields } from "../engine/logger.js";
 import { namedBlockers } from "./blockers.js";
@@ -73,6 +73,11 @@ async function steps(hold: Hold, parts: RunningJobParts): Promise<Outcome> {
 
   const plain = openPart(runtime, hold.job, "payload", hold.job.payload);
   if (plain instanceof DecryptionFailed) return unreadable(plain);
+  // A result could not be stored, which is better known before the work than after it.
+  if (lacksVault(runtime)) {
+    const { message } = encryptionRequired(hold.job);
+    return unreadable({ message, code: "encryption_key_missing" });
+  }
 
   const { signing } = runtime;
   const unsigned = signing?.problem({ ...hold.job, payload: plain }, runtime.engine.now());
@@ -136,7 +141,7 @@ function leaseIsOld(hold: Hold, runtime: Runtime): boolean {
 }
 
 /** Another process may have the key, so that only what was tampered with is given up. */
-function unreadable({ code, message }: DecryptionFailed): Outcome {
+function unreadable({ code, message }: Pick<DecryptionFailed, "code" | "message">): Outcome {
   return code === "encryption_invalid"
     ? terminated("encryption", message, code)
     : { kind: "threw", error: { message, reason: "encryption", code } };

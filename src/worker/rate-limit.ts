@@ -7,7 +7,7 @@ import { recordId } from "../engine/record.js";
 import type { ActiveJob } from "./active-job.js";
 import type { Middleware } from "./middleware.js";
 import { snooze } from "./outcome.js";
-import { SharedRecord, SharedRecords } from "./shared-record.js";
+import { RecordContended, SharedRecord, SharedRecords } from "./shared-record.js";
 
 /** The largest limit; a record must hold when each of them began. */
 const limitMax = 1_000;
@@ -17,6 +17,9 @@ const plannedMax = 1_000;
 
 /** How late a job may come to its turn before it loses it: it may have been cancelled, or its queue paused. */
 const missedMs = 60_000;
+
+/** How long a job is given back at least when others kept it from asking for its turn. */
+const contendedMs = 100;
 
 /** The longest time in which tries are counted. */
 const windowMaxMs = 7 * 24 * 60 * 60 * 1_000;
@@ -67,13 +70,25 @@ export function rateLimit(options: RateLimitOptions): Middleware {
     if (counted === null) return next();
     const hash = canonicalHash({ name, limit, windowMs, counted });
     const record = records.of(engine, recordId.rate(service, hash));
-    const turn = await record.change((body) => takeTurn(body, job.id, rate, engine.now()));
+    const turn = await record
+      .change((body) => takeTurn(body, job.id, rate, engine.now()))
+      .catch(contended);
     if (turn === "now") return next();
+    if (turn === "contended") {
+      const delayMs = contendedMs + Math.round(ids.random() * contendedMs);
+      return snooze(delayMs, "others took their turns all the time");
+    }
     // Those without a turn of their own come at different times.
     const spreadMs = turn.isPlanned ? 0 : Math.round(ids.random() * windowMs);
     const delayMs = Math.max(turn.at - engine.now(), 0) + spreadMs;
     return snooze(delayMs, `limited to ${limit} in ${windowMs} ms`);
   };
+}
+
+/** That others were faster, time and again, is no failure of the try. */
+function contended(error: unknown): "contended" {
+  if (error instanceof RecordContended) return "contended";
+  throw error;
 }
 
 type Turn = "now" | { readonly at: number; readonly isPlanned: boolean };

@@ -2,11 +2,15 @@
  * A record that many attempts of many processes change. Changes of one process that come while another is being stored go
  * together as the next, so that processes meet at the compare, and not their jobs.
  */
+import { TaggedError } from "better-result";
 import type { Json } from "../core/json.js";
 import type { Engine } from "../engine/engine.js";
 
 /** How often a change is compared before it gives way to others who keep changing the record. */
 const comparesMax = 100;
+
+/** Others kept changing a record, so that a change of it was not stored. */
+export class RecordContended extends TaggedError("RecordContended")<{ readonly message: string }> {}
 
 /** What the record becomes: its new body and the time at which it means nothing any more. */
 export interface NextBody<Body> {
@@ -103,7 +107,8 @@ export class SharedRecord<Body extends object> {
       const current = outcome?.current ?? null;
       this.#seen = { version: current?.version ?? 0, body: current?.body ?? null };
     }
-    throw new Error(`Record ${this.#id} was changed by others ${comparesMax} times in a row.`);
+    const message = `Record ${this.#id} was changed by others ${comparesMax} times in a row.`;
+    throw new RecordContended({ message });
   }
 
   async #load() {

@@ -67,6 +67,14 @@ describe.for(serverTours)("against $name", ({ open }) => {
       has: { enabled: false, disabled: { reason: "caller" } },
       shows: "off (caller)",
     });
+    await ask("webhook", "set", ...hook, "--type", "bake");
+    expect(await ask("webhook", "get", ...hook)).toMatchObject({ types: ["bake"] });
+    await ask("webhook", "set", ...hook, "--all-types");
+    expect(await ask("webhook", "get", ...hook)).not.toHaveProperty("types");
+    await see(["webhook", "set", ...hook, "--all-types", "--type", "bake"], {
+      code: 2,
+      shows: "exclude each other",
+    });
     await see(["webhook", "rotate-secret", ...hook, "--overlap", "1h"], { shows: /whsec_\S{20,}/ });
     // Names that end in .invalid lead nowhere.
     await see(["webhook", "test", ...hook], { code: 1, shows: "not delivered" });

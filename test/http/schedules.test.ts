@@ -95,6 +95,10 @@ describe.each(apiStores)("webhooks on $name", (store) => {
     expect(tested.type).toBe("millrace.webhook.test");
     const changed = await api.call("PATCH", path, { body: { enabled: false } });
     expect(changed.body).toMatchObject({ enabled: false, disabled: { reason: "caller" } });
+    await api.call("PATCH", path, { body: { types: ["post"] } });
+    expect((await api.get(path)).body.types).toEqual(["post"]);
+    await api.call("PATCH", path, { body: { types: null } });
+    expect((await api.get(path)).body).not.toHaveProperty("types");
     const rotated = await api.post(`${path}/rotate-secret`);
     expect(rotated.body.secret).not.toBe(secret);
     const lost = await api.post(`${path}/deliveries/none-such/redeliver`);

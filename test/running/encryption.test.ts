@@ -4,9 +4,12 @@ import {
   defineJob,
   defineService,
   type EncryptionOptions,
+  type Engine,
   generateEncryptionKey,
+  type JobEntries,
   openEngine,
   redactJob,
+  type ServiceContract,
 } from "millrace";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
@@ -30,16 +33,38 @@ const shop = defineService("shop", {
   report: defineJob({ payload, blockers: { charged: "charge" } }),
 });
 
+const nightly = defineService(
+  "nightly",
+  { mail: defineJob({ payload }) },
+  {
+    schedules: {
+      often: { type: "mail", payload: { card: "no-4242-declared" }, everyMs: 100 },
+      later: { type: "mail", payload: { card: "no-4242-later" }, everyMs: 60 * 60 * 1_000 },
+    },
+  },
+);
+
 const first = { id: "k1", key: generateEncryptionKey() };
 const second = { id: "k2", key: generateEncryptionKey() };
 
-async function opener(store: Pick<Store, "freshUrl">) {
+function opener(store: Pick<Store, "freshUrl">) {
+  return openerOf(shop, store);
+}
+
+async function openerOf<Entries extends JobEntries>(
+  contract: ServiceContract<Entries>,
+  store: Pick<Store, "freshUrl">,
+) {
   const url = await store.freshUrl();
   const memory = url === "memory:" ? await openEngine(url) : null;
   if (memory) onTestFinished(() => memory.close());
   return async (encryption?: EncryptionOptions) => {
     const where = memory ? { engine: memory } : { url };
-    const service = await connect(shop, { ...where, keeper, ...(encryption && { encryption }) });
+    const service = await connect(contract, {
+      ...where,
+      keeper,
+      ...(encryption && { encryption }),
+    });
     onTestFinished(() => service.stop());
     return service;
   };
@@ -63,28 +88,29 @@ describe.for(everyStore)("encryption on $name", (store) => {
       seen = [payload, blockers.charged];
     });
     await service.start();
-    const charge = await service.jobs.charge.create({ card: "4242-1" }).orThrow();
+    const charge = await service.jobs.charge.create({ card: "no-4242-1" }).orThrow();
     const report = await service.jobs.report
-      .create({ card: "4242-2" }, { blockers: { charged: charge } })
+      .create({ card: "no-4242-2" }, { blockers: { charged: charge } })
       .orThrow();
-    expect(await charge.wait().orThrow()).toEqual({ receipt: "for 4242-1" });
+    expect(await charge.wait().orThrow()).toEqual({ receipt: "for no-4242-1" });
     await report.wait().orThrow();
-    const result = { receipt: "for 4242-1" };
-    expect(seen).toEqual([{ card: "4242-2" }, { id: charge.id, state: "completed", result }]);
+    const result = { receipt: "for no-4242-1" };
+    expect(seen).toEqual([{ card: "no-4242-2" }, { id: charge.id, state: "completed", result }]);
     const job = await charge.get().orThrow();
-    expect(job).toMatchObject({ payload: { card: "4242-1" }, result });
+    expect(job).toMatchObject({ payload: { card: "no-4242-1" }, result });
     expect(hooked.find(({ id }) => id === charge.id)).toMatchObject({
       payload: job.payload,
       result,
     });
-    for (const { id } of [charge, report]) expect(await stored(service, id)).not.toContain("4242");
-    expect((await service.reads.job(charge.id).orThrow()).payload).toEqual({ card: "4242-1" });
+    for (const { id } of [charge, report])
+      expect(await stored(service, id)).not.toContain("no-4242");
+    expect((await service.reads.job(charge.id).orThrow()).payload).toEqual({ card: "no-4242-1" });
   });
 
   it("opens what older keys have sealed, and fails with a sentence where a key is missing", async () => {
     const open = await opener(store);
     const before = await open({ keys: [first] });
-    const old = await before.jobs.charge.create({ card: "4242" }).orThrow();
+    const old = await before.jobs.charge.create({ card: "no-4242" }).orThrow();
     const after = await open({ keys: [second, first] });
     const young = await after.jobs.charge.create({ card: "4343" }).orThrow();
     const retired = await open({ keys: [second] });
@@ -103,32 +129,115 @@ describe.for(everyStore)("encryption on $name", (store) => {
     after.jobs.charge.handle(({ payload }) => ({ receipt: payload.card }));
     await after.start();
     await after.ref(old.id).retry().orThrow();
-    expect(await after.ref(old.id).wait().orThrow()).toEqual({ receipt: "4242" });
+    expect(await after.ref(old.id).wait().orThrow()).toEqual({ receipt: "no-4242" });
   });
+});
+
+describe.for(everyStore)("schedules on $name", (store) => {
+  it("store no payload in plain text, and give it to who has the key", async () => {
+    const open = await openerOf(nightly, store);
+    const service = await open({ keys: [first] });
+    const seen = new Set<string>();
+    let note = () => {};
+    service.jobs.mail.handle(({ payload: { card } }) => {
+      seen.add(card);
+      note();
+    });
+    await service.start();
+    const made = { type: "mail", payload: { card: "no-4242-made" }, everyMs: 100 };
+    const shown = await service.schedules.create("made", made).orThrow();
+    expect(shown.payload).toEqual(made.payload);
+    await service.schedules.run("later").orThrow();
+    await new Promise<void>((resolve) => {
+      note = () => {
+        if (seen.size === 3) resolve();
+      };
+    });
+    expect([...seen].sort()).toEqual(["no-4242-declared", "no-4242-later", "no-4242-made"]);
+    // A younger key comes first, and the older one still opens; who has none sees that there is something.
+    const rotated = await open({ keys: [second, first] });
+    const bare = await open();
+    const payloads = async ({ schedules }: typeof service) =>
+      (await schedules.list().orThrow()).map((schedule) => schedule.payload);
+    expect(await payloads(rotated)).toEqual([...seen].sort(byPlace).map((card) => ({ card })));
+    for (const hidden of await payloads(bare)) expect(hidden).toMatchObject({ $sealed: 1 });
+    const refused = await bare.schedules.run("made");
+    expect(refused.isErr() && refused.error).toMatchObject({ code: "encryption_key_missing" });
+    for (const prefix of ["schedule/", "contract/"]) {
+      const records = await service.engine.query("records", { prefix, limit: 100 });
+      expect(JSON.stringify(records)).not.toContain("no-4242");
+    }
+    const contract = await service.contract.accepted().orThrow();
+    expect(contract?.manifest).toMatchObject({ encrypted: true });
+    expect(JSON.stringify(contract)).not.toContain("no-4242");
+  });
+});
+
+/** The order of the schedules' names: later, made, often. */
+function byPlace(a: string, b: string): number {
+  const places = ["no-4242-later", "no-4242-made", "no-4242-declared"];
+  return places.indexOf(a) - places.indexOf(b);
+}
+
+it("seals declared schedules anew with a ring that lacks the old key, and leaves them alone without keys", async () => {
+  const open = await openerOf(nightly, memory);
+  const record = async (service: { readonly engine: Engine }) => {
+    const [found] = await service.engine.records(["schedule/nightly/later"]);
+    return found?.body as { readonly payload: { readonly key: string } };
+  };
+  const before = await open({ keys: [first] });
+  await before.start();
+  const old = await record(before);
+  expect(old.payload.key).toBe("k1");
+  const both = await open({ keys: [second, first] });
+  await both.start();
+  expect((await record(both)).payload.key).toBe("k1");
+  const after = await open({ keys: [second] });
+  await after.start();
+  expect((await record(after)).payload.key).toBe("k2");
+  const declared = await openerOf({ ...nightly, encrypted: true }, { freshUrl: memory.freshUrl });
+  const bare = await declared();
+  await bare.start();
+  expect(await bare.schedules.list().orThrow()).toEqual([]);
+});
+
+it("does not start without keys, unless the contract says that they are needed", async () => {
+  const open = await opener(memory);
+  await (await open({ keys: [first] })).start();
+  const bare = await open();
+  await expect(bare.start()).rejects.toThrow("stored in plain text again");
+  const declaring = await openerOf({ ...shop, encrypted: true }, memory);
+  const creator = await declaring();
+  await creator.start();
+  const refused = await creator.jobs.mail.create({ card: "no-4242" });
+  expect(refused.isErr() && refused.error).toMatchObject({ _tag: "EncryptionRequired" });
+  const schedule = { type: "mail", payload: { card: "no-4242" }, everyMs: 1_000 };
+  const unmade = await creator.schedules.create("made", schedule);
+  expect(unmade.isErr() && unmade.error).toMatchObject({ _tag: "EncryptionRequired" });
 });
 
 const memory = { freshUrl: async () => "memory:" };
 
 it("seals what chains pass on and are completed with", async () => {
   const service = await (await opener(memory))({ keys: [first] });
-  const chain = await service.chains.start("charge", { card: "4242" }).orThrow();
+  const chain = await service.chains.start("charge", { card: "no-4242" }).orThrow();
   const completed = await service.chains
     .complete(chain, async ({ job, complete }) => {
       if (job.type !== "charge") return;
       const next = await complete(job, ({ continueWith }) => continueWith("mail", job.payload));
-      expect(next.payload).toEqual({ card: "4242" });
-      await complete(next, () => ({ sent: "4242" }));
+      expect(next.payload).toEqual({ card: "no-4242" });
+      await complete(next, () => ({ sent: "no-4242" }));
     })
     .orThrow();
-  expect(completed.output).toEqual({ sent: "4242" });
-  expect(await service.chains.wait(chain).orThrow()).toEqual({ sent: "4242" });
-  for (const { id } of completed.jobs) expect(await stored(service, id)).not.toContain("4242");
+  expect(completed.output).toEqual({ sent: "no-4242" });
+  expect(await service.chains.wait(chain).orThrow()).toEqual({ sent: "no-4242" });
+  for (const { id } of completed.jobs) expect(await stored(service, id)).not.toContain("no-4242");
 });
 
 it("does not open what was moved to another job", async () => {
   const open = await opener(memory);
   const service = await open({ keys: [first] });
-  const { id } = await service.jobs.charge.create({ card: "4242" }).orThrow();
+  const { id } = await service.jobs.charge.create({ card: "no-4242" }).orThrow();
   const [sealed] = await service.engine.load([id], { history: true });
   const [created] = sealed?.events ?? [];
   if (created === undefined) throw new Error("The job has no history.");
@@ -148,7 +257,7 @@ it("does not open what was moved to another job", async () => {
 it("takes no payload that looks like an encrypted one", async () => {
   const open = await opener(memory);
   const [service, plain] = [await open({ keys: [first] }), await open()];
-  const { id } = await service.jobs.charge.create({ card: "4242" }).orThrow();
+  const { id } = await service.jobs.charge.create({ card: "no-4242" }).orThrow();
   const [sealed] = await service.engine.load([id]);
   const refused = await plain.untyped.create("elsewhere", sealed?.job.payload ?? null);
   expect(refused.isErr() && refused.error).toMatchObject({
@@ -163,8 +272,8 @@ it("runs jobs from before there were keys, and shows who has none that there is 
   const service = await open({ keys: [first] });
   service.jobs.charge.handle(({ payload }) => ({ receipt: payload.card }));
   await service.start();
-  const early = await plain.jobs.charge.create({ card: "4242" }).orThrow();
-  expect(await service.ref(early.id).wait().orThrow()).toEqual({ receipt: "4242" });
+  const early = await plain.jobs.charge.create({ card: "no-4242" }).orThrow();
+  expect(await service.ref(early.id).wait().orThrow()).toEqual({ receipt: "no-4242" });
   const late = await plain.ref(early.id).wait();
   expect(late.isErr() && late.error).toMatchObject({
     _tag: "DecryptionFailed",
@@ -173,8 +282,26 @@ it("runs jobs from before there were keys, and shows who has none that there is 
   const shown = redactJob(await plain.ref(early.id).get().orThrow());
   expect(shown).toMatchObject({
     state: "completed",
-    payload: { card: "4242" },
+    payload: { card: "no-4242" },
     result: "[encrypted]",
+  });
+});
+
+it("does no work whose result could not be stored", async () => {
+  const engine = await openEngine("memory:");
+  onTestFinished(() => engine.close());
+  const plain = await connect(shop, { engine, keeper: false });
+  const early = await plain.jobs.mail.create({ card: "no-4242" }, { maxTries: 1 }).orThrow();
+  const bare = await connect({ ...shop, encrypted: true }, { engine, keeper });
+  onTestFinished(() => bare.stop());
+  let calls = 0;
+  bare.jobs.mail.handle(() => void calls++);
+  await bare.start();
+  await bare.ref(early.id).wait();
+  expect(calls).toBe(0);
+  expect(await bare.ref(early.id).get().orThrow()).toMatchObject({
+    state: "dead",
+    error: { reason: "encryption", code: "encryption_key_missing" },
   });
 });
 

@@ -1,5 +1,13 @@
 // Limits of middleware hold over all processes, on every store.
-import { connect, defineJob, defineService, limitByTag, openEngine, rateLimit } from "millrace";
+import {
+  connect,
+  defineJob,
+  defineService,
+  type Engine,
+  limitByTag,
+  openEngine,
+  rateLimit,
+} from "millrace";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
 import { everyStore, type Store } from "../support/every-store.js";
@@ -75,4 +83,39 @@ describe.for(everyStore)("over two processes on $name", (store) => {
     await Promise.all(jobs.map((job) => job.unwrap().wait().orThrow()));
     expect(most).toBe(3);
   });
+});
+
+it("a try is not spent because others keep taking their turns", async () => {
+  const store = await openEngine("memory:");
+  let rivals = 250;
+  // Another process is always a moment faster, for a while.
+  const swap: Engine["swap"] = async (writes) => {
+    const [write] = writes;
+    if (write?.id.startsWith("rate/") && rivals > 0) {
+      rivals--;
+      await store.swap([{ ...write, body: { begun: [], planned: [] } }]);
+    }
+    return store.swap(writes);
+  };
+  const engine = new Proxy(store, {
+    get: (target, name) => {
+      if (name === "swap") return swap;
+      const member: unknown = Reflect.get(target, name);
+      return typeof member === "function" ? member.bind(target) : member;
+    },
+  });
+  const service = await connect(shop, { engine, keeper });
+  onTestFinished(async () => {
+    await service.stop();
+    await store.close();
+  });
+  service.use(rateLimit({ limit: 4, windowMs: 400 }));
+  service.jobs.call.handle(() => {});
+  await service.start();
+  const job = await service.jobs.call.create({}, { maxTries: 1 }).orThrow();
+  await job.wait().orThrow();
+  expect(rivals).toBe(0);
+  expect(await job.get().orThrow()).toMatchObject({ state: "completed", tries: 1 });
+  const events = await job.events().orThrow();
+  expect(events.filter(({ name }) => name === "released")).toHaveLength(2);
 });

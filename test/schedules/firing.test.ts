@@ -3,8 +3,9 @@ import { expect, it } from "vitest";
 import { z } from "zod";
 import { createClient } from "#millrace/client/client.js";
 import { Schedules } from "#millrace/client/schedules.js";
-import { Signing, type SigningOptions } from "#millrace/client/signing.js";
+import { Signing } from "#millrace/client/signing.js";
 import { generateSigningKeys } from "#millrace/client/signing-keys.js";
+import { generateEncryptionKey, Vault } from "#millrace/client/vault.js";
 import { defineJob, defineService } from "#millrace/contract/define.js";
 import type { ScheduleInput } from "#millrace/contract/schedules.js";
 import { scheduledJobId } from "#millrace/core/schedule.js";
@@ -235,20 +236,71 @@ it("signs what it makes up for so that it may still run", async () => {
   expect(loaded?.job.signature?.expiresAt).toBe(workshop.engine.now() + 60_000);
 });
 
-it("signs what it makes with the key of the process that leads, and makes nothing without one", async () => {
+it("signs what it makes with the key of the process that leads", async () => {
   const { publicKey, privateKey } = generateSigningKeys();
-  const fired = async (signing: SigningOptions) => {
-    const { workshop, create, idOf, schedules } = shop();
-    await create();
-    const runtime = { ...workshop.runtime("k1"), signing: new Signing(signing) };
-    await workshop.clock.leap(hourMs);
-    await createKeeper({ runtime, contract }).tick();
-    const [loaded] = await workshop.engine.load([idOf(1)]);
-    return { job: loaded?.job, schedule: await schedules.get("hourly").orThrow() };
-  };
-  const { job } = await fired({ sign: privateKey, verify: [publicKey] });
-  expect(job?.signature).toBeDefined();
-  const without = await fired({ verify: [publicKey] });
-  expect(without.job).toBeUndefined();
-  expect(without.schedule.lastSkipped?.reason).toBe("refused");
+  const { workshop, create, idOf } = shop();
+  await create();
+  const signing = new Signing({ sign: privateKey, verify: [publicKey] });
+  await workshop.clock.leap(hourMs);
+  await createKeeper({ runtime: { ...workshop.runtime("k1"), signing }, contract }).tick();
+  expect((await workshop.job(idOf(1))).signature).toBeDefined();
 });
+
+const { publicKey, privateKey } = generateSigningKeys();
+const vault = new Vault({ keys: [{ id: "k1", key: generateEncryptionKey() }] });
+const keyed = [
+  ["signed", { signing: new Signing({ sign: privateKey }) }, {}],
+  [
+    "signed, and the leader checks",
+    { signing: new Signing({ sign: privateKey }) },
+    { signing: new Signing({ verify: [publicKey] }) },
+  ],
+  ["encrypted", { vault }, {}],
+  ["encrypted, and the leader knows", { vault }, { isEncrypted: true }],
+] as const;
+
+it.each(keyed)("leaves instants of jobs that are %s to who has keys", async (_, keys, none) => {
+  const { workshop, idOf, idsOf, schedules } = shop();
+  const holder = { ...workshop.runtime("holder"), ...keys };
+  await new Schedules(createClient(holder, contract), contract)
+    .create("hourly", { ...hourly, catchUp: "all" })
+    .orThrow();
+  const leader = createKeeper({ runtime: { ...workshop.runtime("bare"), ...none }, contract });
+  await workshop.clock.leap(hourMs - 2_000);
+  await leader.start();
+  await workshop.clock.advance(30_000);
+  expect(await idsOf()).toEqual([]);
+  const [{ decidedUntil, ...left }] = (await recordOf(workshop)) as [Record<string, unknown>];
+  expect(decidedUntil).toBe(left.createdAt);
+  expect(await schedules.get("hourly").orThrow()).not.toHaveProperty("lastSkipped");
+  expect((await schedules.run("hourly")).isErr()).toBe(true);
+  const said = workshop.lines.filter(({ message }) => message.includes("holds the keys"));
+  expect(said).toMatchObject([{ level: "warn", fields: { schedule: "hourly" } }]);
+  // Another keeper that has the keys does not lead, and makes the job nevertheless.
+  const follower = createKeeper({ runtime: holder, contract });
+  await follower.start();
+  await workshop.clock.advance(10_000);
+  expect([leader.isLeader, follower.isLeader]).toEqual([true, false]);
+  expect(await idsOf()).toEqual([idOf(1)]);
+  await follower.stop();
+  await leader.stop();
+});
+
+it("leaves to the leader what needs no keys, and the leader's own instants for a while", async () => {
+  const { workshop, create, idOf, idsOf } = shop();
+  await create();
+  const follower = createKeeper({ runtime: { ...workshop.runtime("holder"), vault }, contract });
+  await workshop.clock.leap(hourMs - 5_000);
+  await workshop.keeper("bare").start();
+  await follower.start();
+  await workshop.clock.advance(10_000);
+  expect((await workshop.events(idOf(1)))[0]?.actor).toBe("keeper:bare");
+  expect(await idsOf()).toEqual([idOf(1)]);
+  await follower.stop();
+});
+
+/** What the store holds of schedules. */
+async function recordOf(workshop: Workshop): Promise<readonly unknown[]> {
+  const records = await workshop.engine.query("records", { prefix: "schedule/", limit: 10 });
+  return records.map(({ body }) => body);
+}

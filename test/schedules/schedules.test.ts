@@ -1,5 +1,12 @@
 // Schedules as users have them: declared in a contract, or made, looked at, paused, run and removed by a caller.
-import { connect, defineJob, defineService, type ServiceOptions, versions } from "millrace";
+import {
+  connect,
+  defineJob,
+  defineService,
+  openEngine,
+  type ServiceOptions,
+  versions,
+} from "millrace";
 import { testService } from "millrace/testing";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
@@ -206,6 +213,28 @@ describe("a declared schedule", () => {
       origin: "caller",
       cron: "0 5 * * *",
     });
+  });
+
+  it("counts among all schedules of the service", async () => {
+    const engine = await openEngine("memory:");
+    const start = async (count: number) => {
+      const names = Array.from({ length: count }, (_, place) => [`declared-${place}`, nightly]);
+      const service = await connect(shop(Object.fromEntries(names)), { engine, keeper: false });
+      onTestFinished(() => service.stop());
+      await service.start();
+      return service;
+    };
+    const first = await start(1);
+    await first.schedules.create("made", nightly).orThrow();
+    await expect(start(1_000)).rejects.toMatchObject({
+      _tag: "InvalidDefinition",
+      field: "schedules",
+      message: expect.stringContaining("1001 together; a service has at most 1000") as string,
+    });
+    const names = async () => (await first.schedules.list().orThrow()).map(({ name }) => name);
+    expect(await names()).toEqual(["declared-0", "made"]);
+    await start(999);
+    expect(await names()).toHaveLength(1_000);
   });
 
   it("must fit its job type", async () => {

@@ -38,6 +38,10 @@ describe("a webhook", () => {
       types: ["mail"],
       disabled: { reason: "caller", at: clock.now() },
     });
+    const ofAll = await webhooks.update(webhook.id, { types: null }).orThrow();
+    expect(ofAll).not.toHaveProperty("types");
+    expect(ofAll).toMatchObject({ events: ["dead"], enabled: false, description: "the ledger" });
+    expect(await webhooks.get(webhook.id).orThrow()).toEqual(ofAll);
     await webhooks.delete(webhook.id).orThrow();
     expect(await webhooks.list().orThrow()).toEqual([]);
     for (const call of ["get", "delete", "rotateSecret", "deliveries", "test"] as const)

@@ -65,6 +65,13 @@ interface HookOptions {
   readonly includePayloads?: boolean;
 }
 
+interface SetOptions extends HookOptions {
+  readonly url?: string;
+  readonly enable?: boolean;
+  readonly disable?: boolean;
+  readonly allTypes?: boolean;
+}
+
 const hookOptions = () => [
   option("--type <types>", "only of these job types (repeatable)", list),
   option("--event <names>", "only these events (repeatable)", list),
@@ -107,22 +114,29 @@ export function addWebhook(program: Command, run: Run): void {
 }
 
 function defineChanges(webhook: Command, run: Run): void {
-  define<HookOptions & { url?: string; enable?: boolean; disable?: boolean }>(webhook, run, {
+  define<SetOptions>(webhook, run, {
     words: "set <service> <id>",
     says: "change a webhook, or switch it on and off",
-    examples: ["millrace webhook set shop 5f0c… --enable"],
+    examples: [
+      "millrace webhook set shop 5f0c… --enable",
+      "millrace webhook set shop 5f0c… --all-types",
+    ],
     options: [
       option("--url <url>", "another receiver"),
       option("--enable", "send again, from where it was"),
       option("--disable", "send no more"),
+      option("--all-types", "of all job types again"),
       ...hookOptions(),
     ],
     run: async (session, { args, options }) => {
-      const { url, enable, disable } = options;
+      const { url, enable, disable, allTypes } = options;
       if (enable && disable)
         throw new Failure("usage", "--enable and --disable exclude each other.");
+      if (allTypes && options.type)
+        throw new Failure("usage", "--all-types and --type exclude each other.");
       const enabled = enable ? true : disable ? false : undefined;
-      await request(session, "PATCH", args, { url, enabled, ...bodyOf(options) });
+      const all = allTypes ? { types: null } : null;
+      await request(session, "PATCH", args, { url, enabled, ...bodyOf(options), ...all });
     },
   });
   define<{ overlap?: number }>(webhook, run, {

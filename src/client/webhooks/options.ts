@@ -33,7 +33,10 @@ export interface WebhookInput {
 }
 
 /** What can be changed of a webhook. */
-export type WebhookChange = Partial<Omit<WebhookInput, "secret">>;
+export interface WebhookChange extends Partial<Omit<WebhookInput, "secret" | "types">> {
+  /** The job types that it tells of from now on; `null` for all of them. */
+  readonly types?: readonly string[] | null;
+}
 
 const urlLengthMax = 2_000;
 const descriptionLengthMax = 500;
@@ -57,7 +60,12 @@ const webhookChecks: { readonly [Name in keyof WebhookInput]-?: OptionCheck } = 
   secret: secretProblem,
 };
 
-const { secret: _secret, ...changeChecks } = webhookChecks;
+const { secret: _secret, ...sharedChecks } = webhookChecks;
+
+const changeChecks: { readonly [Name in keyof WebhookChange]-?: OptionCheck } = {
+  ...sharedChecks,
+  types: (types) => (types === null ? null : typesProblem(types)),
+};
 
 /** The names of all options of a webhook. */
 export const webhookFields: readonly string[] = Object.keys(webhookChecks);

@@ -129,8 +129,10 @@ export class Webhooks {
     const problem = webhookProblem(change, "update", this.#rules);
     if (problem !== null) return refusal(problem);
     const now = this.#client.runtime.engine.now();
-    return this.#change(id, auditedUpdate(change), ({ disabled, ...webhook }) => {
-      const next = { ...webhook, ...change };
+    const { types, ...rest } = change;
+    return this.#change(id, auditedUpdate(change), ({ disabled, types: before, ...webhook }) => {
+      const wanted = types === undefined ? before : types;
+      const next = { ...webhook, ...rest, ...(wanted && { types: wanted }) };
       if (next.enabled) return next;
       return { ...next, disabled: disabled ?? { at: now, reason: "caller" } };
     });

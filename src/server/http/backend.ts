@@ -8,6 +8,7 @@ import type { Signing } from "../../client/signing.js";
 import type { Telemetry } from "../../client/telemetry.js";
 import type { ActiveTrace } from "../../client/trace.js";
 import { UntypedJobs } from "../../client/untyped.js";
+import type { Vault } from "../../client/vault.js";
 import { type AcceptedContract, readAccepted } from "../../contract/acceptance.js";
 import type { ServiceContract } from "../../contract/definition.js";
 import { contractFrom } from "../../contract/from-manifest.js";
@@ -42,6 +43,8 @@ export interface Backend {
   readonly webhooks?: WebhookSettings;
   /** The keys whose signatures count. */
   readonly signing?: Signing;
+  /** The keys that what workers get is decrypted with. What is stored is encrypted as the service's contract says. */
+  readonly vault?: Vault;
   readonly services: Services;
   readonly tokens: Tokens;
   readonly hub: FeedHub;
@@ -69,26 +72,31 @@ interface Known {
 
 /** The services that requests name, each with its accepted contract and a client of its own. */
 export class Services {
-  readonly #parts: Omit<Runtime, "service">;
+  readonly #parts: Omit<Runtime, "service" | "vault">;
+  readonly #vault: Vault | undefined;
   readonly #activeTrace: ActiveTrace;
   readonly #known = new Map<string, Known>();
   readonly #operator: Client;
   /** Called when a request has named a service that none had named before. */
   onNamed: () => void = () => {};
 
-  constructor(parts: Omit<Runtime, "service">, activeTrace: ActiveTrace) {
+  constructor({ vault, ...parts }: Omit<Runtime, "service">, activeTrace: ActiveTrace) {
     this.#parts = parts;
+    this.#vault = vault;
     this.#activeTrace = activeTrace;
     const nothing: ServiceContract = { kind: "service", name: "", jobs: {} };
     this.#operator = createClient({ ...parts, service: "" }, nothing, activeTrace);
   }
 
-  /** What the keeper of a service works with. */
-  runtime(service: string): Runtime {
-    return { ...this.#parts, service };
+  /** What the keeper of a service works with, and whoever stores its payloads and results. */
+  async runtime(service: string): Promise<Runtime> {
+    return (await this.#service(service)).client.runtime;
   }
 
-  /** A client that acts for a caller on jobs of any service, which it knows from their logs. It creates none. */
+  /**
+   * A client that acts for a caller on jobs of any service, which it knows from their logs. It creates none, and decrypts
+   * nothing, so that views are made with it.
+   */
   operator(caller: Pick<Caller, "actor">, requestId?: string): Client {
     return actingFor(this.#operator, caller, requestId);
   }
@@ -134,6 +142,13 @@ export class Services {
     return isFresh ? known : undefined;
   }
 
+  /** The workers of a service whose contract does not ask for encryption may have no keys. */
+  #runtime({ name: service, encrypted = false }: ServiceContract): Runtime {
+    if (!encrypted) return { ...this.#parts, service };
+    const vault = this.#vault;
+    return { ...this.#parts, service, isEncrypted: true, ...(vault && { vault }) };
+  }
+
   async #service(service: string): Promise<Known> {
     const now = this.#parts.clock.monotonic();
     const known = this.#known.get(service);
@@ -150,7 +165,7 @@ export class Services {
       accepted === null
         ? { kind: "service", name: service, jobs: {} }
         : contractFrom(accepted.manifest);
-    const client = createClient({ ...this.#parts, service }, contract, this.#activeTrace);
+    const client = createClient(this.#runtime(contract), contract, this.#activeTrace);
     const fresh = { accepted, client, contract, signature, readAt: now };
     const oldest = this.#known.size >= servicesMax ? this.#known.keys().next().value : undefined;
     if (oldest !== undefined) this.#known.delete(oldest);

@@ -1,7 +1,7 @@
 /**
  * Claims over HTTP: one look, or a look that goes on until there is a job or the caller's patience ends.
  */
-
+import { DecryptionFailed, openPart } from "../../client/vault.js";
 import { queueOf } from "../../contract/definition.js";
 import { resolveSettings } from "../../contract/settings.js";
 import type { Job } from "../../core/job.js";
@@ -9,7 +9,7 @@ import { laneOf } from "../../core/order.js";
 import type { ClaimAnswer, ClaimAsk, ClaimedJob, ClaimLane } from "../../engine/engine.js";
 import { type QueueSettings, recordId } from "../../engine/record.js";
 import type { Backend } from "./backend.js";
-import { boundJob, settleJob } from "./settling.js";
+import { boundJob, settleJob, type WorkOutcome } from "./settling.js";
 
 /** How long a look waits for a hint before it looks by itself. */
 const pollMs = 1_000;
@@ -51,7 +51,7 @@ export async function claimWork(
   try {
     for (;;) {
       isWoken = false;
-      const answer = await signedOnly(backend, await engine.claim(await claimAsk(backend, ask)));
+      const answer = await usableOnly(backend, await engine.claim(await claimAsk(backend, ask)));
       if (signal.aborted) return await giveBack(backend, answer);
       const left = endsAt - clock.monotonic();
       if (answer.jobs.length > 0 || left <= 0) return answer;
@@ -96,23 +96,36 @@ async function claimLane(backend: Backend, ask: WorkAsk, wanted: WantedType): Pr
   };
 }
 
-/** What a known key has signed, where signatures count; the rest has failed before anybody sees its payload. */
-async function signedOnly(backend: Backend, answer: ClaimAnswer): Promise<ClaimAnswer> {
-  const { signing, engine } = backend;
-  if (signing === undefined || answer.jobs.length === 0) return answer;
+/** What a worker may see: decrypted, and signed by a known key where signatures count. The rest has failed. */
+async function usableOnly(backend: Backend, answer: ClaimAnswer): Promise<ClaimAnswer> {
+  const { signing, vault } = backend;
+  const needsNothing = signing === undefined && vault === undefined;
+  if (needsNothing || answer.jobs.length === 0) return answer;
   const jobs: ClaimedJob[] = [];
   for (const claimed of answer.jobs) {
-    const { job } = claimed;
-    const problem = signing.problem(job, engine.now());
-    if (problem === null) {
-      jobs.push(claimed);
-      continue;
-    }
-    const error = { message: problem.message, code: problem.code, reason: "signature" } as const;
-    const { id, token } = job;
-    await settleJob(backend, { id, token, said: { outcome: "terminated", error } });
+    const usable = usableJob(backend, claimed.job);
+    const { id, token } = claimed.job;
+    if ("outcome" in usable) await settleJob(backend, { id, token, said: usable });
+    else jobs.push({ ...claimed, job: usable });
   }
   return { ...answer, jobs };
+}
+
+/** A job as its worker gets it, or how its try ends without one. */
+function usableJob(backend: Backend, stored: Job): Job | WorkOutcome {
+  const { signing, engine } = backend;
+  const payload = openPart(backend, stored, "payload", stored.payload);
+  if (payload instanceof DecryptionFailed) {
+    const { message, code } = payload;
+    // Another process may have the key; what was tampered with stays so.
+    const outcome = code === "encryption_invalid" ? "terminated" : "failed";
+    return { outcome, error: { message, code, reason: "encryption" } };
+  }
+  const job = { ...stored, payload };
+  const problem = signing?.problem(job, engine.now()) ?? null;
+  if (problem === null) return job;
+  const { message, code } = problem;
+  return { outcome: "terminated", error: { message, code, reason: "signature" } };
 }
 
 /** Gives jobs back whose caller went while they were claimed; no try is spent. */

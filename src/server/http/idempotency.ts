@@ -42,15 +42,15 @@ export interface KeyedAsk {
   readonly engine: Engine;
   readonly caller: Caller;
   readonly key: string;
-  /** Everything that the request asks for; the same key with another one is refused. */
-  readonly asked: unknown;
+  /** The hash of everything that the request asks for; the same key with another one is refused. */
+  readonly hash: string;
   /** The id that a new job gets. */
   readonly jobId: string;
 }
 
 /** Takes a key for a create. Refuses one that is in use, or was used for something else. */
 export async function keyedCreate(ask: KeyedAsk): Promise<KeyedCreate> {
-  const { engine, caller, key, asked } = ask;
+  const { engine, caller, key, hash } = ask;
   if (key.length === 0 || key.length > keyLengthMax)
     throw badArgument(
       "idempotency_key_invalid",
@@ -58,7 +58,6 @@ export async function keyedCreate(ask: KeyedAsk): Promise<KeyedCreate> {
       "Idempotency-Key",
     );
   const id = recordId.request(canonicalHash(caller.id).slice(0, 32), canonicalHash(key));
-  const hash = canonicalHash(asked);
   const [found = null] = await engine.records([id]);
   const now = engine.now();
   if (found !== null) {

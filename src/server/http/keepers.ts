@@ -3,7 +3,6 @@
  * that delays, deadlines and lost workers are dealt with for workers of any language. One keeper leads a service,
  * whichever process it is in.
  */
-import type { Runtime } from "../../client/runtime.js";
 import { createKeeper, type Keeper } from "../../keeper/keeper.js";
 import type { Backend } from "./backend.js";
 import { serviceNames } from "./routes/services.js";
@@ -72,7 +71,7 @@ export class Keepers {
         if (before?.signature === signature) continue;
         await before?.keeper.stop();
         const keeper = createKeeper({
-          runtime: this.#runtime(service),
+          runtime: await services.runtime(service),
           contract: await services.contract(service),
         });
         this.#kept.set(service, { keeper, signature });
@@ -82,9 +81,5 @@ export class Keepers {
       if (!this.#isStopped)
         logger.warn({ error }, "Services could not be looked for; the server keeps trying.");
     }
-  }
-
-  #runtime(service: string): Runtime {
-    return this.#backend.services.runtime(service);
   }
 }

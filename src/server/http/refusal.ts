@@ -6,6 +6,7 @@ import { isTaggedError, TaggedError } from "better-result";
 import type {
   CommandRefused,
   DeliveryNotFound,
+  EncryptionRequired,
   IdempotencyConflict,
   InvalidBlocker,
   InvalidOption,
@@ -44,6 +45,7 @@ export const refusalCodes = {
   rate_limited: [429],
   signature_required: [422],
   signature_invalid: [422],
+  encryption_required: [422],
   dependency_failed: [422],
   internal: [500],
   unavailable: [503],
@@ -116,6 +118,7 @@ type Told =
   | CommandRefused
   | DecryptionFailed
   | DeliveryNotFound
+  | EncryptionRequired
   | IdempotencyConflict
   | InvalidBlocker
   | InvalidCursor
@@ -198,6 +201,8 @@ function toldRefusal(error: Told): Refused | undefined {
     }
     case "DecryptionFailed":
       return refused("conflict", { reason: error.code, message });
+    case "EncryptionRequired":
+      return refused("encryption_required", { reason: "encryption_keys_missing", message });
     case "SignatureRequired": {
       const parts = { reason: "signature_missing", field: "signature", message };
       return refused("signature_required", parts);

@@ -13,6 +13,7 @@ import {
 } from "../../client/option-checks.js";
 import type { WebhookSettings } from "../../client/runtime.js";
 import type { SigningOptions } from "../../client/signing.js";
+import type { EncryptionKey } from "../../client/vault.js";
 import { networksProblem } from "../../client/webhooks/addresses.js";
 import { nameProblem } from "../../core/names.js";
 import type { Clock } from "../../engine/clock.js";
@@ -38,6 +39,11 @@ export interface BackendOptions {
   readonly allowCreateDefault?: boolean;
   /** The keys whose signatures count. The server signs nothing itself; callers send signatures along. */
   readonly signing?: Omit<SigningOptions, "sign" | "expiresMs">;
+  /**
+   * The keys of services whose contract says that they are encrypted: the first seals, and all open what workers get.
+   * Without them, nothing of such services can be created or claimed here.
+   */
+  readonly encryptionKeys?: readonly EncryptionKey[];
 }
 
 /** How a server is started. */
@@ -74,6 +80,7 @@ const backendChecks = {
   webhooks: (webhooks: unknown) =>
     optionsProblem("webhooks", webhooks, { allowAddresses: networksProblem })?.message ?? null,
   allowCreateDefault: yesOrNoProblem,
+  encryptionKeys: (keys: unknown) => (Array.isArray(keys) ? null : "It must be a list of keys."),
   signing: (signing: unknown) => (isObject(signing) ? null : "It must be an object with verify."),
 };
 

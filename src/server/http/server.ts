@@ -7,6 +7,7 @@ import { createIds, systemIds } from "../../client/ids.js";
 import { openTelemetry } from "../../client/open-telemetry/open.js";
 import { Signing } from "../../client/signing.js";
 import { openTelemetryTrace } from "../../client/trace.js";
+import { Vault } from "../../client/vault.js";
 import { systemClock } from "../../engine/clock.js";
 import type { Engine } from "../../engine/engine.js";
 import { silentLogger } from "../../engine/logger.js";
@@ -151,6 +152,8 @@ async function openBackend(options: BackendOptions, auth: AuthMode): Promise<Ope
   const { clock = systemClock, logger = silentLogger, url = defaultUrl } = options;
   const ids = options.ids ?? (clock === systemClock ? systemIds : createIds(() => clock.now()));
   const signing = options.signing && new Signing(options.signing);
+  const { encryptionKeys: keys } = options;
+  const vault = keys && new Vault({ keys }, "encryptionKeys");
   const engine = options.engine ?? (await openEngine(url, { clock, logger }));
   const close = async () => {
     if (options.engine === undefined) await engine.close();
@@ -167,6 +170,7 @@ async function openBackend(options: BackendOptions, auth: AuthMode): Promise<Ope
       ...(telemetry && { telemetry }),
       ...(webhooks && { webhooks }),
       ...(signing && { signing }),
+      ...(vault && { vault }),
     };
     const backend: Backend = {
       ...parts,

@@ -2,7 +2,8 @@
  * How outcomes that come over HTTP are stored: decided on the job as it is, appended under the token of the claim, and
  * recorded as ignored where that token is not current any more.
  */
-import { InvalidResult, jobNotFound } from "../../client/errors.js";
+import { EncryptionRequired, InvalidResult, jobNotFound } from "../../client/errors.js";
+import { sealPart } from "../../client/vault.js";
 import { type BoundJob, boundJobs } from "../../contract/definition.js";
 import { issuesSentence, validate } from "../../contract/schema.js";
 import { type JobSettings, jobDefaults } from "../../contract/settings.js";
@@ -43,7 +44,7 @@ export interface Settlement {
 /** Stores the outcome of a try. Gives the job as it is then; refuses one under an old token, or of another caller. */
 export async function settleJob(backend: Backend, settlement: Settlement): Promise<Job> {
   const { engine, ids } = backend;
-  const { id, token, said, caller } = settlement;
+  const { id, token, said: told, caller } = settlement;
   for (let decisions = 0; decisions < decisionsMax; decisions++) {
     const [loaded] = await engine.load([id]);
     if (!loaded) throw jobNotFound(id);
@@ -51,9 +52,9 @@ export async function settleJob(backend: Backend, settlement: Settlement): Promi
     if (caller !== undefined) checkService(caller, job.service);
     const isOwn = caller === undefined || (await holdsLease(backend, caller, job, token));
     if (!isOwn) throw staleToken(job, token);
-    if (job.state !== "active" || job.token !== token) throw await stale(backend, job, token, said);
+    if (job.state !== "active" || job.token !== token) throw await stale(backend, job, token, told);
     const bound = await boundJob(backend, job);
-    if (said.outcome === "completed") await checkResult(job, bound, said.result);
+    const said = told.outcome === "completed" ? await completion(backend, job, bound, told) : told;
     const origin = { eventId: ids.eventId(), actor: workerOf(job) };
     const command = commandOf(job, said, bound?.definition.settings, engine.now());
     const decision = decide(job, { ...command, token, ...origin } as Command, engine.now());
@@ -82,6 +83,20 @@ export async function boundJob(
 
 function workerOf({ worker = "http" }: Job): Actor {
   return httpWorker(worker);
+}
+
+/** A completion with its result as it is stored. */
+async function completion(
+  { services }: Backend,
+  job: Job,
+  bound: BoundJob | undefined,
+  told: Extract<WorkOutcome, { outcome: "completed" }>,
+): Promise<WorkOutcome> {
+  await checkResult(job, bound, told.result);
+  if (told.result === undefined) return told;
+  const result = sealPart(await services.runtime(job.service), job, "result", told.result);
+  if (result instanceof EncryptionRequired) throw result;
+  return { ...told, result };
 }
 
 /** Refuses a result that does not fit its schema or cannot be stored; the worker may mend it. */

@@ -113,13 +113,14 @@ export const chainRoutes: readonly Route[] = [
       },
     },
     handle: async ({ backend, caller, params, body }) => {
-      const before = await getChain(backend.services.operator(caller), params.id).orThrow();
+      const operator = backend.services.operator(caller);
+      const before = await getChain(operator, params.id).orThrow();
       const client = await backend.services.client(before.current.service, caller);
       const outcome = completionOf(body);
-      const chain = await completeChain(client, params.id, ({ job, complete }) =>
+      await completeChain(client, params.id, ({ job, complete }) =>
         complete(job, () => outcome),
       ).orThrow();
-      return ok(chainBody(chain));
+      return ok(chainBody(await getChain(operator, params.id).orThrow()));
     },
   }),
   route({

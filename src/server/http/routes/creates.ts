@@ -6,6 +6,7 @@ import { JobExists } from "../../../client/errors.js";
 import type { Submission } from "../../../client/job-creator.js";
 import type { JobRef } from "../../../client/job-ref.js";
 import type { UntypedOptions } from "../../../client/untyped.js";
+import { encryptionRequired, lacksVault, payloadHash } from "../../../client/vault.js";
 import { contextFrom } from "../../../core/context.js";
 import type { JobContext } from "../../../core/job.js";
 import type { Json } from "../../../core/json.js";
@@ -173,8 +174,11 @@ export async function createOne(request: CreateRequest): Promise<Answer> {
   if (key === null) return submitOne(request);
   const { engine } = backend;
   const jobId = body.id ?? backend.ids.jobId();
-  const keyed = await keyedCreate({ engine, caller, key, asked: body, jobId });
   const { service, type } = body;
+  const runtime = await backend.services.runtime(service);
+  if (lacksVault(runtime)) throw encryptionRequired({ service, type, id: jobId });
+  const hash = payloadHash(runtime, JSON.parse(JSON.stringify(body)));
+  const keyed = await keyedCreate({ engine, caller, key, hash, jobId });
   if (keyed.kind === "existing")
     return createdAnswer({ outcome: "existing", id: keyed.jobId, service, type });
   const asked = { ...request, body: { ...body, id: keyed.jobId } };

@@ -189,7 +189,8 @@ export const jobRoutes: readonly Route[] = [
     handle: async (request) => {
       const { id } = request.params;
       const client = await clientOf(request);
-      return ok(jobBody(await completeJob(client, id, completionOf(request.body)).orThrow()));
+      await completeJob(client, id, completionOf(request.body)).orThrow();
+      return ok(jobBody(await details(request)));
     },
   }),
   route({

@@ -6,7 +6,7 @@ import { type Schedule, Schedules } from "../../../client/schedules.js";
 import { boundJobs, type ServiceContract } from "../../../contract/definition.js";
 import type { ScheduleInput } from "../../../contract/schedules.js";
 import { catchUpPolicies, everyMinMs, overlapPolicies } from "../../../core/schedule.js";
-import { redact } from "../../../core/secrets.js";
+import { encryptedText, redact } from "../../../core/secrets.js";
 import { given } from "../given.js";
 import { errorOut } from "../openapi.js";
 import { ok, type Route, type RouteRequest, route } from "../route.js";
@@ -249,7 +249,7 @@ async function bodyOf(
   return scheduleBody(schedule, await backend.services.contract(schedule.service));
 }
 
-/** A schedule for the wire, without what its job's type marks as secret. */
+/** A schedule for the wire, without what is encrypted, and what its job's type marks as secret. */
 function scheduleBody(schedule: Schedule, contract: ServiceContract): unknown {
   const { at, createdAt, nextAt, lastFired, lastSkipped, payload, ...rest } = schedule;
   const bound = boundJobs(contract).find(
@@ -257,7 +257,9 @@ function scheduleBody(schedule: Schedule, contract: ServiceContract): unknown {
   );
   return {
     ...rest,
-    payload: redact(payload, bound?.definition.settings.secret?.payload),
+    payload: contract.encrypted
+      ? encryptedText
+      : redact(payload, bound?.definition.settings.secret?.payload),
     ...(at === undefined ? null : { at: timeText(at) }),
     createdAt: timeText(createdAt),
     nextAt: nextAt === null ? null : timeText(nextAt),

@@ -141,7 +141,11 @@ export const webhookRoutes: readonly Route[] = [
     summary: "Change a webhook; one that is enabled again goes on from where it was.",
     needs: "admin.mutate",
     params: hookParams,
-    body: z.strictObject({ ...hookFields, url: hookFields.url.optional() }),
+    body: z.strictObject({
+      ...hookFields,
+      url: hookFields.url.optional(),
+      types: hookFields.types.nullable().meta({ description: "null stands for all types." }),
+    }),
     answers: hookAnswers,
     handle: async (request) => {
       const hooks = await hooksOf(request, request.params.service);

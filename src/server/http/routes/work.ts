@@ -4,13 +4,14 @@
  */
 import { z } from "zod";
 import { jobNotFound } from "../../../client/errors.js";
+import { lacksVault } from "../../../client/vault.js";
 import type { Command } from "../../../core/command.js";
 import { decide } from "../../../core/decide.js";
 import { httpWorker } from "../../../core/job.js";
 import { claimWork } from "../claiming.js";
 import { checkService, holdsLease, workerName } from "../holding.js";
 import { errorOut } from "../openapi.js";
-import { refused } from "../refusal.js";
+import { type Refused, refused } from "../refusal.js";
 import { renewLeases } from "../renewing.js";
 import { type Answer, ok, type Route, type RouteRequest, route } from "../route.js";
 import { settleJob } from "../settling.js";
@@ -48,6 +49,10 @@ export const workRoutes: readonly Route[] = [
           jobs: z.array(z.object({ job: jobOut, token, leaseUntil: timeOut })),
           nextDueAt: timeOut.optional(),
         }),
+      },
+      422: {
+        description: "Jobs of the service are encrypted, and the server has no keys.",
+        body: errorOut,
       },
     },
     handle: claim,
@@ -144,6 +149,7 @@ async function claim(
     throw refused("permission_denied", { reason: "agent_mismatch", field: "agent", message });
   }
   const { service, types } = body;
+  if (lacksVault(await backend.services.runtime(service))) throw keysMissing(service);
   const worker = workerName(caller, body.worker);
   await backend.presence.note({ service, instance: worker, types, ...(agent && { agent }) });
   const { jobs, nextDueAt } = await claimWork(backend, { ...body, worker }, signal);
@@ -155,6 +161,12 @@ async function claim(
     })),
     ...(nextDueAt === null ? null : { nextDueAt: timeText(nextDueAt) }),
   });
+}
+
+/** Without keys a worker could neither read what it is given nor store what it has done. */
+function keysMissing(service: string): Refused {
+  const message = `Jobs of ${service} are encrypted, and this server has no keys: give it encryptionKeys.`;
+  return refused("encryption_required", { reason: "encryption_keys_missing", message });
 }
 
 type OfJob = RouteRequest<{ readonly id: string }, unknown, { readonly token: number }>;
