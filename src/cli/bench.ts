@@ -125,7 +125,8 @@ async function drain(
 /** What a service leaves beside its jobs. */
 async function removeRecords(engine: Engine): Promise<void> {
   const ids = [recordId.contract(scratch.name), recordId.keeper(scratch.name)];
-  const records = await engine.records(ids);
+  const events = await engine.query("records", { prefix: recordId.auditEvents(scratch.name) });
+  const records = [...(await engine.records(ids)), ...events];
   const writes = records.flatMap((record) =>
     record === null ? [] : [{ id: record.id, expect: record.version, body: null }],
   );

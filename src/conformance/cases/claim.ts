@@ -110,6 +110,16 @@ export const claimCases = concern("claim", [
     },
   },
   {
+    name: "a lane that is named twice gives each of its jobs once",
+    async run(env) {
+      const jobs = [await env.create(), await env.create()];
+      const claimed = await env.claim([{ free: 5 }, { free: 5 }]);
+      assert.deepEqual([...ids(claimed)].sort(), [...ids(jobs)].sort());
+      for (const job of claimed)
+        assert.deepEqual(await env.historyNames(job.id), ["created", "started"]);
+    },
+  },
+  {
     name: "a durable claim survives the end of its process",
     needs: ["durable"],
     closes: true,

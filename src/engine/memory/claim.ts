@@ -3,6 +3,7 @@
  */
 import { claimVerdict, decide, startedEvent } from "../../core/decide.js";
 import { compareOrder } from "../../core/order.js";
+import { distinctLanes } from "../claim-lanes.js";
 import type { ClaimAnswer, ClaimAsk, ClaimedJob, ClaimLane } from "../engine.js";
 import { recordId } from "../record.js";
 import { applyEvent } from "./append.js";
@@ -27,7 +28,7 @@ interface Candidate {
 export function claimJobs(store: Store, ask: ClaimAsk): ClaimAnswer {
   freeLapsedSlots(store);
   for (const { lane } of ask.lanes) lineUpDue(store, lane);
-  const open = ask.lanes
+  const open = distinctLanes(ask.lanes)
     .filter(({ service, queue }) => !isPaused(store, service, queue))
     .map((lane): OpenLane => ({ ask: lane, free: lane.free }));
   const caps = new CapCounter(store);

@@ -111,8 +111,18 @@ export function startFactsOf({ header }: StoredMessage): StartFacts {
   return {
     leaseUntil: Number(header(leaseHeader) ?? 0),
     session: header(sessionHeader) ?? "",
-    caps: caps === undefined ? [] : (JSON.parse(caps) as readonly string[]),
+    caps: caps === undefined ? [] : capsFrom(caps),
   };
+}
+
+/** The caps that a header lists. What is no list counts under none. */
+function capsFrom(text: string): readonly string[] {
+  try {
+    const caps: unknown = JSON.parse(text);
+    return Array.isArray(caps) ? caps.filter((cap) => typeof cap === "string") : [];
+  } catch {
+    return [];
+  }
 }
 
 /** How many tokens the subject of an event has that makes no job claimable. */

@@ -17,6 +17,7 @@ import type {
   StreamName,
 } from "./port.js";
 import type { Topology } from "./provision.js";
+import { statusOf } from "./raw-headers.js";
 import {
   directMessage,
   follow,
@@ -136,7 +137,7 @@ export class JetStreamPort implements Port {
   async last(stream: StreamName, filter: string): Promise<StoredMessage | null> {
     const subject = `${this.#api}.DIRECT.GET.${this.#name(stream)}.${filter}`;
     const answer = await this.#patiently(() => this.#request(subject));
-    if (answer.headers?.code === notFound) return null;
+    if (statusOf(answer) === notFound) return null;
     return directMessage(answer);
   }
 
@@ -199,7 +200,7 @@ export class JetStreamPort implements Port {
           } else if (message.data.length > 0) {
             deliveries.push(deliveryOf(message));
             if (deliveries.length === limit) finish();
-          } else if (message.headers?.code === noResponders) {
+          } else if (statusOf(message) === noResponders) {
             end();
             resolve(null);
           } else finish();

@@ -60,7 +60,7 @@ export class Log {
     this.#port = options.port;
     this.#subjects = options.subjects;
     this.isAtomic = options.isAtomic;
-    this.#pace = new Pace(options.monotonic);
+    this.#pace = new Pace(options.monotonic, options.isAtomic);
     this.#batcher = new Batcher<Appended, Publication>((items) => this.#send(items), {
       weightMax: batchLengthMax,
       weigh: ({ message }) => message.body.length + batchLengthMax / batchMessagesMax,
@@ -125,8 +125,7 @@ export class Log {
   #goOut(): void {
     const asked = this.#asked;
     this.#asked = [];
-    const isFew = this.#batcher.waiting === 0 && this.#pace.goesAlone(asked.length);
-    const goesAlone = !this.isAtomic || isFew;
+    const goesAlone = this.#batcher.waiting === 0 && this.#pace.goesAlone(asked.length);
     for (const { item, resolve, reject } of asked) {
       const sent = goesAlone
         ? this.#pace.alone(() => this.#sendAlone(item))
@@ -170,7 +169,7 @@ export class Log {
   }
 
   async #sendBatch(batch: readonly Appended[]): Promise<readonly BatchAnswer<Publication>[]> {
-    if (batch.length > 1) {
+    if (this.isAtomic && batch.length > 1) {
       const messages = batch.map(({ message }) => message);
       try {
         const publish = () => this.#port.publishTogether(messages);

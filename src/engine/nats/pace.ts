@@ -20,11 +20,15 @@ const fading = 0.98;
 /** After so many messages their pace is taken, also if more are on their way. */
 const stretchMax = 64;
 
+/** The most messages that are on their way one by one: what waits too long for its answer is taken for lost. */
+const underWayMax = 500;
+
 /** How long anything takes at least: clocks of tests may stand still. */
 const leastMs = 0.001;
 
 export class Pace {
   readonly #monotonic: () => number;
+  readonly #takesBatches: boolean;
   #aloneMs = aloneFirstMs;
   #batchMs = batchFirstMs;
   /** How many messages are on their way one by one. */
@@ -33,14 +37,19 @@ export class Pace {
   #since = 0;
   #stored = 0;
 
-  constructor(monotonic: () => number) {
+  /** A server that takes no batches is sent everything one by one. */
+  constructor(monotonic: () => number, takesBatches = true) {
     this.#monotonic = monotonic;
+    this.#takesBatches = takesBatches;
   }
 
   /** Whether so many more messages are there one by one no later than as a batch. */
   goesAlone(count: number): boolean {
-    const aloneMax = this.#batchMs / (this.#aloneMs * (1 - batchedShare));
-    return this.#underWay + count <= Math.max(aloneMax, 1);
+    const worthwhile = this.#batchMs / (this.#aloneMs * (1 - batchedShare));
+    const aloneMax = this.#takesBatches
+      ? Math.min(Math.max(worthwhile, 1), underWayMax)
+      : underWayMax;
+    return this.#underWay + count <= aloneMax;
   }
 
   /** Sends a message that goes alone. */

@@ -1,11 +1,19 @@
 /**
  * Reading single headers of a message. The library decodes all of them at once, which costs more than everything else
- * that is done with an event; but the bytes lie in front of the data, and are looked at there.
+ * that is done with an event, and throws at what it does not like; but the bytes lie in front of the data, and are
+ * looked at there.
  */
-import type { Msg } from "@nats-io/transport-node";
+import type { Msg, MsgHdrs } from "@nats-io/transport-node";
 
-/** Gives the value of a header, the first if there are several; `undefined` where there is none. */
-export type HeaderLookup = (name: string) => string | undefined;
+/** The headers of a message. A line that is none is passed over. */
+export interface RawHeaders {
+  /** The first value of a header; `undefined` where there is none. */
+  first(name: string): string | undefined;
+  /** The last value of a header, which is what a server adds itself. */
+  last(name: string): string | undefined;
+  /** How often a header is there. */
+  count(name: string): number;
+}
 
 /** The library's messages tell how long they are with everything, though its types do not. */
 interface SizedMsg extends Msg {
@@ -15,19 +23,23 @@ interface SizedMsg extends Msg {
 /** What headers begin with that carry no status. */
 const opening = "NATS/1.0\r\n";
 
-/** A lookup in the headers of a message with the data that it gave. */
-export function headerLookup(message: Msg, data: Uint8Array): HeaderLookup {
+/** The headers of a message with the data that it gave. */
+export function rawHeaders(message: Msg, data: Uint8Array): RawHeaders {
   const text = headerText(message, data);
-  if (text === null) {
-    const { headers } = message;
-    return (name) => (headers?.has(name) ? headers.get(name) : undefined);
+  return text === null ? new DecodedHeaders(decoded(message)) : new HeaderLines(text);
+}
+
+/** The status of a message; `undefined` where it has none, or headers that nobody can read. */
+export function statusOf(message: Msg): number | undefined {
+  return decoded(message)?.code;
+}
+
+function decoded(message: Msg): MsgHdrs | undefined {
+  try {
+    return message.headers;
+  } catch {
+    return undefined;
   }
-  return (name) => {
-    const begin = text.indexOf(`\r\n${name}:`);
-    if (begin < 0) return undefined;
-    const value = begin + name.length + "\r\n:".length;
-    return text.slice(value, text.indexOf("\r\n", value)).trim();
-  };
 }
 
 /** The headers as they were sent; `null` where they are not found in front of the data. */
@@ -38,5 +50,52 @@ function headerText(message: SizedMsg, data: Uint8Array): string | null {
   const start = data.byteOffset - length;
   if (length < opening.length || start < 0) return null;
   const text = Buffer.from(data.buffer, start, length).toString("latin1");
-  return text.startsWith(opening) && text.endsWith("\r\n\r\n") ? text : null;
+  return text.startsWith(opening) ? text : null;
+}
+
+class HeaderLines implements RawHeaders {
+  readonly #text: string;
+
+  constructor(text: string) {
+    this.#text = text;
+  }
+
+  first(name: string): string | undefined {
+    return this.#valueAt(this.#text.indexOf(`\r\n${name}:`), name);
+  }
+
+  last(name: string): string | undefined {
+    return this.#valueAt(this.#text.lastIndexOf(`\r\n${name}:`), name);
+  }
+
+  count(name: string): number {
+    return this.#text.split(`\r\n${name}:`).length - 1;
+  }
+
+  #valueAt(place: number, name: string): string | undefined {
+    if (place < 0) return undefined;
+    const begin = place + name.length + "\r\n:".length;
+    const end = this.#text.indexOf("\r\n", begin);
+    return this.#text.slice(begin, end < 0 ? undefined : end).trim();
+  }
+}
+
+class DecodedHeaders implements RawHeaders {
+  readonly #headers: MsgHdrs | undefined;
+
+  constructor(headers: MsgHdrs | undefined) {
+    this.#headers = headers;
+  }
+
+  first(name: string): string | undefined {
+    return this.#headers?.has(name) ? this.#headers.get(name) : undefined;
+  }
+
+  last(name: string): string | undefined {
+    return this.#headers?.has(name) ? this.#headers.last(name) : undefined;
+  }
+
+  count(name: string): number {
+    return this.#headers?.values(name).length ?? 0;
+  }
 }

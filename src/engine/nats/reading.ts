@@ -4,7 +4,7 @@
  */
 import type { Msg, NatsConnection, Subscription } from "@nats-io/transport-node";
 import type { StoredMessage } from "./port.js";
-import { headerLookup } from "./raw-headers.js";
+import { rawHeaders, statusOf } from "./raw-headers.js";
 
 /** Where is read from. */
 export interface ReadingFrom {
@@ -109,11 +109,11 @@ function getDirect(from: ReadingFrom, request: object): Promise<DirectAnswer> {
     const subscription = from.connection.subscribe(inbox, {
       callback: (error, message) => {
         if (error) return finish(() => reject(error));
-        const { headers } = message;
-        const code = headers?.code ?? 0;
+        // What the server itself says has no body, and reading headers is dear.
+        const code = message.data.length === 0 ? (statusOf(message) ?? 0) : 0;
         timer.refresh();
         if (code === endOfBatch) {
-          const pending = Number(headers?.get("Nats-Num-Pending") ?? 0);
+          const pending = Number(message.headers?.get("Nats-Num-Pending") ?? 0);
           finish(() => resolve({ messages, pending }));
         } else if (code === notFound) finish(() => resolve({ messages, pending: 0 }));
         else if (code === nobodyThere) finish(() => reject(noResponders()));
@@ -142,7 +142,7 @@ export async function readAll(
   const subscription = from.connection.subscribe(inbox, {
     callback: (error, message) => {
       if (error) return finish(error);
-      if (message.data.length === 0 && message.headers?.code) return;
+      if (message.data.length === 0 && statusOf(message)) return;
       const { seq, pending } = placeOf(message.reply ?? "");
       messages.push(storedMessage(message, seq));
       timer?.refresh();
@@ -283,7 +283,7 @@ class Run {
     if (this.#isOver) return;
     this.#timer?.refresh();
     // Events have bodies, and what the server itself says has none; reading headers is dear.
-    if (message.data.length === 0 && message.headers?.code === noMessage) {
+    if (message.data.length === 0 && statusOf(message) === noMessage) {
       this.#control(message);
       return;
     }
@@ -336,19 +336,22 @@ export function placeOf(reply: string): MessagePlace {
   return { delivered: number(0), seq: number(1), consumerSeq: number(2), pending: number(4) };
 }
 
-/** The header of what a server gave from a stream. */
-const answerHeader = "Nats-Stream";
+/**
+ * The headers that a server adds to what it gives from a stream. Whoever wrote the message may have left its headers open,
+ * so that the first that is added is no line of its own; never all of them.
+ */
+const answerHeaders = ["Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-Time-Stamp"] as const;
 
 /** The message that a direct get gave. */
 export function directMessage(message: Msg): StoredMessage {
-  const { headers } = message;
-  const header = (name: string) => (headers?.has(name) ? headers.last(name) : undefined);
-  const isAnswer = (headers?.values(answerHeader).length ?? 0) > 1;
+  const { data } = message;
+  const headers = rawHeaders(message, data);
+  const isAnswer = answerHeaders.some((name) => headers.count(name) > 1);
   return {
-    subject: header("Nats-Subject") ?? "",
-    seq: Number(header("Nats-Sequence") ?? 0),
-    body: isAnswer ? "" : message.string(),
-    header,
+    subject: headers.last("Nats-Subject") ?? "",
+    seq: Number(headers.last("Nats-Sequence") ?? 0),
+    body: isAnswer ? "" : textOf(data),
+    header: (name) => headers.last(name),
   };
 }
 
@@ -358,8 +361,14 @@ export function directMessage(message: Msg): StoredMessage {
  */
 export function storedMessage(message: Msg, seq: number): StoredMessage {
   const { subject, data } = message;
-  const header = headerLookup(message, data);
-  return { subject, seq, body: header(answerHeader) === undefined ? textOf(data) : "", header };
+  const headers = rawHeaders(message, data);
+  const isAnswer = answerHeaders.some((name) => headers.first(name) !== undefined);
+  return {
+    subject,
+    seq,
+    body: isAnswer ? "" : textOf(data),
+    header: (name) => headers.first(name),
+  };
 }
 
 /** Most bodies are plain, and then this is the fastest way to read them. */

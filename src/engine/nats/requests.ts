@@ -3,6 +3,7 @@
  * costs more than the request itself when there are thousands of them in a second.
  */
 import type { Msg, MsgHdrs, NatsConnection, Subscription } from "@nats-io/transport-node";
+import { statusOf } from "./raw-headers.js";
 
 /** A request that waits for its answer. */
 interface Waiting {
@@ -93,7 +94,7 @@ export class Requests {
     const waiting = this.#waiting.get(token);
     if (!waiting) return;
     this.#waiting.delete(token);
-    if (message.headers?.code === noResponders && message.data.length === 0)
+    if (message.data.length === 0 && statusOf(message) === noResponders)
       waiting.reject(named("NoRespondersError", "Nobody is there to answer."));
     else waiting.resolve(message);
   }

@@ -6,6 +6,7 @@ import { claimVerdict, expiredEvent, startedEvent } from "../../core/decide.js";
 import type { EventOf } from "../../core/event.js";
 import { evolve, fold } from "../../core/evolve.js";
 import type { Actor, JobContext } from "../../core/job.js";
+import { distinctLanes } from "../claim-lanes.js";
 import type { ClaimAnswer, ClaimAsk, ClaimedJob } from "../engine.js";
 import { type CapsLeft, capScopes, countCaps, type OpenLane, takePlace } from "../sql/caps.js";
 import { endStatement } from "../sql/place.js";
@@ -43,7 +44,7 @@ export function* claimJobs(
   sweep: boolean,
   marks: Marks,
 ): Step<ClaimAnswer> {
-  const lanes = ask.lanes.map(
+  const lanes = distinctLanes(ask.lanes).map(
     (lane): OpenLane => ({
       lane,
       number: tx.lanes.get(lane.lane) ?? 0,

@@ -8,6 +8,7 @@ import type { JobEvent } from "../../core/event.js";
 import { fold } from "../../core/evolve.js";
 import type { Actor } from "../../core/job.js";
 import type { Capabilities } from "../capabilities.js";
+import { distinctLanes } from "../claim-lanes.js";
 import { type Clock, systemClock } from "../clock.js";
 import type {
   AppendOutcome,
@@ -163,7 +164,8 @@ class SqliteEngine implements Engine {
     return notes.map((event) => isNote(event) && stored[next++] === true);
   }
 
-  async claim(ask: ClaimAsk): Promise<ClaimAnswer> {
+  async claim(asked: ClaimAsk): Promise<ClaimAnswer> {
+    const ask = { ...asked, lanes: distinctLanes(asked.lanes) };
     const [answer] = await this.#write("claim", [ask]);
     if (!answer) return { jobs: [], nextDueAt: null };
     const { at, jobs, nextDueAt } = answer;
