@@ -33,9 +33,12 @@ export function refuseUnreadable(server: Server, app: App): void {
     const linger = setTimeout(destroy, lingerMs);
     socket.once("close", () => clearTimeout(linger));
   };
-  server.prependListener("request", (_, response) => {
+  const note = (_: IncomingMessage, response: ServerResponse) => {
     if (response.socket) newest.set(response.socket, response);
-  });
+  };
+  // A request that expects something we do not know is served, and comes as the second of these.
+  server.prependListener("request", note);
+  server.prependListener("checkExpectation", note);
   server.on("clientError", ({ code = "" }: NodeJS.ErrnoException, socket: Duplex) => {
     // Whatever else comes from a caller that was refused is not looked at.
     if (sentAway.has(socket)) return;

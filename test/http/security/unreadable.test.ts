@@ -79,7 +79,10 @@ describe("what is no request", () => {
     expect(answers).toEqual(["HTTP/1.1 403"]);
   });
 
-  it("is no answer to the request before it", async () => {
+  it.each([
+    ["the request before it", ""],
+    ["a request before it that expects a miracle", "Expect: miracles\r\n"],
+  ])("is no answer to %s", async (_, expectation) => {
     const { port, api } = await openServer({ url: "memory:" });
     const claim = JSON.stringify({
       service: "s",
@@ -90,7 +93,7 @@ describe("what is no request", () => {
     const socket = open(port);
     const length = `Content-Length: ${claim.length}\r\nContent-Type: application/json`;
     socket.write(
-      `POST /v1/work/claims HTTP/1.1\r\nHost: localhost:${port}\r\n${length}\r\n\r\n${claim}`,
+      `POST /v1/work/claims HTTP/1.1\r\nHost: localhost:${port}\r\n${expectation}${length}\r\n\r\n${claim}`,
     );
     while ((await api.get("/v1/workers")).body.entries.length === 0);
     socket.write("nonsense\r\n\r\n");
