@@ -124,16 +124,16 @@ export const auditCursorPattern = /^\d{13}-[A-Za-z0-9_-]{1,64}$/;
 const lookedAtMax = 5_000;
 const chunkMax = 1_000;
 
-/** How many services a question covers that names none. */
-const servicesMax = 1_000;
-
 /** Comes after every place. */
 const end = "~";
 
 /** Reads a page of the trail. */
 export async function auditPage(engine: Engine, ask: AuditAsk): Promise<AuditPage> {
   const { service, since = 0, until, limit = pageDefault, cursor = end } = ask;
-  const owners = service === undefined ? await ownersOf(engine) : [service];
+  const owners =
+    service === undefined
+      ? await engine.query("recordOwners", { prefix: recordId.auditEvents() })
+      : [service];
   const isNarrowed = [ask.action, ask.actor, ask.target].some((wanted) => wanted !== undefined);
   const chunk = isNarrowed ? chunkMax : limit + 1;
   const entries: AuditEvent[] = [];
@@ -169,21 +169,6 @@ async function eventsBefore(
   const newestFirst = (one: AuditEvent, other: AuditEvent) =>
     placeOf(one) < placeOf(other) ? 1 : -1;
   return lists.flat().map(eventOf).sort(newestFirst).slice(0, limit);
-}
-
-/** Whoever has events, found by going from the last of each to the one before. */
-async function ownersOf(engine: Engine): Promise<readonly string[]> {
-  const prefix = recordId.auditEvents();
-  const owners: string[] = [];
-  let before = prefix + end;
-  while (owners.length < servicesMax) {
-    const [record] = await engine.query("records", { prefix, before, limit: 1 });
-    const owner = record?.id.split("/")[1];
-    if (owner === undefined) break;
-    owners.push(owner);
-    before = recordId.auditEvents(owner);
-  }
-  return owners;
 }
 
 /** Where an event lies among those of its service. */

@@ -185,6 +185,9 @@ export interface RecordsAsk {
   readonly before?: string;
 }
 
+/** How many owners of records one question gives. */
+export const recordOwnersMax = 1_000;
+
 /** Every question that the read model answers. */
 export interface Queries {
   jobs: { readonly ask: JobsAsk; readonly answer: Page<JobRow> };
@@ -215,6 +218,11 @@ export interface Queries {
   };
   queues: { readonly ask: { readonly service?: string }; readonly answer: readonly QueueRow[] };
   records: { readonly ask: RecordsAsk; readonly answer: readonly StoredRecord[] };
+  /** Which services have records of a kind, such as `audit/`, whose ids go on after the service; in order. */
+  recordOwners: {
+    readonly ask: { readonly prefix: string };
+    readonly answer: readonly string[];
+  };
   /** How many claimable jobs come before this one in its lane, up to a bound. */
   ahead: { readonly ask: { readonly id: string }; readonly answer: number };
 }

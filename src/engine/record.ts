@@ -70,3 +70,8 @@ export const recordId = {
   /** How far a reader of the feed has come. */
   cursor: (service: string, name: string) => `cursor/${service}/${name}`,
 } as const;
+
+/** The owner of a record, which comes second in its id. */
+export function ownerOf(id: string): string {
+  return id.split("/")[1] ?? "";
+}

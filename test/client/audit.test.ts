@@ -3,6 +3,7 @@ import { connect, defineJob, defineService, InvalidOption } from "millrace";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
 import { type AuditAction, auditPage, leaveAuditEvent } from "#millrace/client/audit.js";
+import type { Engine } from "#millrace/engine/engine.js";
 import { openEngine } from "#millrace/engine/open.js";
 import { openService, stores } from "../support/stores.js";
 import { status } from "../webhooks/receiver.js";
@@ -62,6 +63,31 @@ describe("an audit event", () => {
     expect(await shop.webhooks.test(id).orThrow()).toMatchObject({ delivered: true });
     const [line] = shop.workshop.logged("An audit event could not be stored.");
     expect(line).toMatchObject({ level: "error", fields: { action: "webhook.test", target: id } });
+  });
+
+  it("is found among all services with one question for who has any", async () => {
+    const { workshop } = new Shop();
+    const services = ["a", "b", "c", "d"];
+    for (const service of services)
+      await leaveAuditEvent(workshop.runtime("api"), {
+        ...{ action: "queue.pause", target: "mail", service },
+      });
+    const asked: string[] = [];
+    const engine = new Proxy(workshop.engine, {
+      get(target, member) {
+        const found = Reflect.get(target, member, target) as unknown;
+        if (member !== "query") return typeof found === "function" ? found.bind(target) : found;
+        const query: Engine["query"] = (name, ask) => {
+          asked.push(`${name} ${(ask as { readonly prefix: string }).prefix}`);
+          return target.query(name, ask);
+        };
+        return query;
+      },
+    });
+    const { entries } = await auditPage(engine, {});
+    expect(entries.map(({ service }) => service).sort()).toEqual(services);
+    const own = services.map((service) => `records audit/${service}/`);
+    expect(asked).toEqual(["recordOwners audit/", ...own]);
   });
 
   it("is looked for among 5,000 at a time, and the cursor goes on", async () => {

@@ -147,6 +147,20 @@ export const recordCases = concern("records", [
       assert.deepEqual(await found("audit/b/", "audit/a/9"), []);
     },
   },
+  {
+    name: "the owners of records are named once each, in order, while they have any",
+    async run(env) {
+      const { engine } = env;
+      const owners = () => engine.query("recordOwners", { prefix: "audit/" });
+      assert.deepEqual(await owners(), []);
+      const names = ["audit/b/1", "audit/b-2/1", "audit/a/2", "audit/a/1", "audits/c/1", "aud/c/1"];
+      await engine.swap(names.map((id) => ({ id, expect: 0, body: id })));
+      await engine.swap([{ id: "audit/d/1", expect: 0, body: 1, expiresAt: env.now - 1 }]);
+      assert.deepEqual(await owners(), ["a", "b", "b-2"]);
+      await engine.swap([{ id: "audit/b/1", expect: 1, body: null }]);
+      assert.deepEqual(await owners(), ["a", "b-2"]);
+    },
+  },
 ]);
 
 const id = recordId.idempotency("shop", "mail", 1, "order 7");

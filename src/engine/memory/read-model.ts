@@ -4,7 +4,8 @@
 import { isEnded } from "../../core/job.js";
 import { laneOf } from "../../core/order.js";
 import type { DueAsk, DueJob } from "../engine.js";
-import { pageMax, type Queries, type QueryName } from "../query.js";
+import { pageMax, type Queries, type QueryName, recordOwnersMax } from "../query.js";
+import { ownerOf } from "../record.js";
 import { listBlockers, listDependents, mayGoOn } from "./blockers.js";
 import { listChains } from "./chains.js";
 import { lineUpDue } from "./claim.js";
@@ -45,6 +46,11 @@ export const answers: {
       before === undefined ? all : all.filter((id) => compareText(id, before) < 0).reverse();
     const records = ids.map((id) => readRecord(store, id)).filter((record) => record !== null);
     return copy(records.slice(0, limit));
+  },
+  recordOwners: (store, { prefix }) => {
+    const ids = [...store.records.keys()].filter((id) => id.startsWith(prefix));
+    const alive = ids.filter((id) => readRecord(store, id) !== null);
+    return [...new Set(alive.map(ownerOf))].sort(compareText).slice(0, recordOwnersMax);
   },
   ahead: (store, { id }) => {
     const entry = store.jobs.get(id);

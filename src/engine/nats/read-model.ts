@@ -8,8 +8,15 @@ import type { DueAsk, DueJob } from "../engine.js";
 import { StoreBusy } from "../errors.js";
 import type { RenewedLease } from "../projection/entry.js";
 import { leadMs, type Projection, type ProjectionStatus } from "../projection/projection.js";
-import { type KeyRow, pageMax, type Queries, type QueryName, type QueueRow } from "../query.js";
-import { type QueueSettings, recordId, type StoredRecord } from "../record.js";
+import {
+  type KeyRow,
+  pageMax,
+  type Queries,
+  type QueryName,
+  type QueueRow,
+  recordOwnersMax,
+} from "../query.js";
+import { ownerOf, type QueueSettings, recordId, type StoredRecord } from "../record.js";
 import type { CapScope } from "./caps.js";
 import { eventOf, startFactsOf } from "./entry.js";
 import type { Keys } from "./keys.js";
@@ -73,6 +80,11 @@ export class ReadModel {
         .filter(({ id }) => id < before)
         .reverse()
         .slice(0, limit);
+    }
+    if (name === "recordOwners") {
+      const { prefix } = ask as Queries["recordOwners"]["ask"];
+      const owners = new Set((await records.list(prefix)).map(({ id }) => ownerOf(id)));
+      return [...owners].sort().slice(0, recordOwnersMax);
     }
     const projection = await this.caughtUp();
     const answer = await projection.query(name, ask as never);

@@ -14,9 +14,9 @@ import type {
   RecordsAsk,
   StateCount,
 } from "../query.js";
-import { pageDefault, pageMax } from "../query.js";
+import { pageDefault, pageMax, recordOwnersMax } from "../query.js";
 import type { QueueSettings, StoredRecord } from "../record.js";
-import { recordId } from "../record.js";
+import { ownerOf, recordId } from "../record.js";
 import { recordFromRow } from "./records.js";
 import { keyScope } from "./slim.js";
 import { int, optional, type SqlRow, type SqlValue, type Step, text } from "./statement.js";
@@ -407,6 +407,24 @@ export function* listRecords(
     values: [prefix, until, now, limit],
   };
   return rows.map(recordFromRow);
+}
+
+/** The owners of the records of a prefix, found by going from the last of each to the one before. */
+export function* listRecordOwners(now: number, prefix: string): Step<readonly string[]> {
+  const owners: string[] = [];
+  let before = `${prefix}\u{10FFFF}`;
+  while (owners.length < recordOwnersMax) {
+    const [row] = yield {
+      sql: `SELECT id FROM records WHERE id >= ? AND id < ? AND (expires_at IS NULL OR expires_at > ?)
+        ORDER BY id DESC LIMIT 1`,
+      values: [prefix, before, now],
+    };
+    if (row === undefined) break;
+    const owner = ownerOf(text(row, "id"));
+    owners.push(owner);
+    before = `${prefix}${owner}/`;
+  }
+  return owners.sort();
 }
 
 /** How far the place of a job in its lane is counted. */

@@ -14,6 +14,7 @@ import {
   listJobs,
   listKeys,
   listQueues,
+  listRecordOwners,
   listRecords,
   readJob,
   readKey,
@@ -83,6 +84,8 @@ function answerQuery(now: number, name: QueryName, ask: unknown): Step<unknown> 
       return listQueues(now, of("queues").service);
     case "records":
       return listRecords(now, of("records"));
+    case "recordOwners":
+      return listRecordOwners(now, of("recordOwners").prefix);
     case "ahead":
       return countAhead(of("ahead").id);
   }
