@@ -186,14 +186,15 @@ export async function openServer(options: ServerOptions): Promise<RunningServer 
 export function around(
   engine: Engine,
   method: keyof Engine,
-  through: (go: () => Promise<unknown>) => Promise<unknown>,
+  through: (go: () => Promise<unknown>, parameters: readonly unknown[]) => Promise<unknown>,
 ): Engine {
   return new Proxy(engine, {
     get(target, member) {
       const found = Reflect.get(target, member, target) as unknown;
       if (typeof found !== "function") return found;
       if (member !== method) return found.bind(target);
-      return (...parameters: unknown[]) => through(() => found.apply(target, parameters));
+      return (...parameters: unknown[]) =>
+        through(() => found.apply(target, parameters), parameters);
     },
   });
 }

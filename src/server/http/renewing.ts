@@ -6,7 +6,7 @@ import type { Job, JobError } from "../../core/job.js";
 import type { HeldLease, RenewOutcome } from "../../engine/engine.js";
 import type { Backend } from "./backend.js";
 import { type Caller, may } from "./caller.js";
-import { holdsLease } from "./holding.js";
+import { ownLeases } from "./holding.js";
 import { Refused } from "./refusal.js";
 import { boundJob, settleJob } from "./settling.js";
 import { timeText } from "./wire/common.js";
@@ -24,14 +24,20 @@ export async function renewLeases(
   caller: Caller,
   leases: readonly LeaseIn[],
 ): Promise<readonly object[]> {
-  const loaded = await backend.engine.load(leases.map(({ jobId }) => jobId));
+  const ids = [...new Set(leases.map(({ jobId }) => jobId))];
+  const loaded = await backend.engine.load(ids);
+  const jobs = new Map(ids.map((id, index) => [id, loaded[index]?.job]));
+  const allowed = leases.flatMap((lease) => {
+    const job = jobs.get(lease.jobId);
+    return job && may(caller, `work:${job.service}`) ? [{ job, token: lease.token, lease }] : [];
+  });
+  const own = await ownLeases(backend, caller, allowed);
+  const jobOf = new Map(own.map(({ lease, job }) => [lease, job]));
   const held = await Promise.all(
-    leases.map(async (lease, index): Promise<HeldLease | null> => {
-      const job = loaded[index]?.job;
+    leases.map((lease) => {
+      const job = jobOf.get(lease);
       // What is not the caller's to hold is lost, and the others are renewed all the same.
-      if (job === undefined || !may(caller, `work:${job.service}`)) return null;
-      if (!(await holdsLease(backend, caller, job, lease.token))) return null;
-      return heldLease(backend, job, lease);
+      return job === undefined ? null : heldLease(backend, job, lease);
     }),
   );
   const open = held.filter((lease) => lease !== null);

@@ -1,10 +1,11 @@
 // A claim belongs to the bearer token that made it, on every store: under another one its lease is as good as lost.
+import { openEngine } from "millrace";
 import { FakeClock } from "millrace/testing";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import type { Engine } from "#millrace/engine/engine.js";
 import type { Capability } from "#millrace/server/http/caller.js";
 import { Tokens } from "#millrace/server/http/tokens.js";
-import { type Answer, type Api, apiStores, freshPlace, openServer } from "../api.js";
+import { type Answer, type Api, apiStores, around, freshPlace, openServer } from "../api.js";
 
 async function tokenFor(engine: Engine, ...capabilities: Capability[]): Promise<string> {
   const tokens = new Tokens(engine, new FakeClock());
@@ -71,4 +72,39 @@ describe.each(apiStores)("on $name", (store) => {
     expect(settled?.status).toBe(409);
     expect(await namesOf()).toContain("staleCompletionIgnored");
   });
+});
+
+it("reads each history once, a few at a time, and none for tokens that no job ever had", async () => {
+  const store = await openEngine("memory:");
+  onTestFinished(() => store.close());
+  const histories: (readonly string[])[] = [];
+  const engine = around(store, "load", (go, [ids, options]) => {
+    if ((options as { readonly history?: boolean } | undefined)?.history === true)
+      histories.push(ids as readonly string[]);
+    return go();
+  });
+  const { api } = await openServer({ engine, auth: "token", keeper: false });
+  const admin = await tokenFor(engine, "admin.read", "admin.mutate");
+  const [own, other] = [await tokenFor(engine, "work:shop"), await tokenFor(engine, "work:shop")];
+  const ids = Array.from({ length: 10 }, (_, index) => `job-${index}`);
+  const jobs = ids.map((id) => ({ service: "shop", type: "mail", id, payload: {} }));
+  await api.post("/v1/jobs/batch", { jobs }, { token: admin });
+  const ask = { service: "shop", worker: "w-1", types: [{ type: "mail", limit: 10 }], limit: 10 };
+  expect((await api.post("/v1/work/claims", ask, { token: own })).body.jobs).toHaveLength(10);
+  const renew = async (token: string, leases: readonly object[]) => {
+    histories.length = 0;
+    const { body } = await api.post("/v1/work/renewals", { leases }, { token });
+    return body.entries.map(({ outcome }: { readonly outcome: string }) => outcome);
+  };
+
+  const neverGiven = ids.flatMap((jobId) => [999, 2].map((token) => ({ jobId, token })));
+  expect(new Set(await renew(own, neverGiven))).toEqual(new Set(["lost"]));
+  expect(histories).toEqual([]);
+
+  for (const id of ids) await api.post(`/v1/jobs/${id}/complete`, {}, { token: admin });
+  const leases = [...ids, ...ids].map((jobId) => ({ jobId, token: 1 }));
+  expect(new Set(await renew(other, leases))).toEqual(new Set(["lost"]));
+  expect(new Set(await renew(own, leases))).toEqual(new Set(["ended"]));
+  expect(histories.flat()).toEqual(ids);
+  expect(Math.max(...histories.map(({ length }) => length))).toBeLessThanOrEqual(4);
 });
