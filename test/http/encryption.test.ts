@@ -12,7 +12,7 @@ import {
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
 import { canonicalHash } from "#millrace/core/json.js";
-import { apiStores, freshPlace, freshService, openServer, sqlite } from "./api.js";
+import { apiStores, around, freshPlace, freshService, openServer, sqlite } from "./api.js";
 
 const first = { id: "k1", key: generateEncryptionKey() };
 // The same key, as base64 has it.
@@ -157,4 +157,25 @@ it("refuses keys that cannot work", async () => {
     openServer({ url: "memory:", encryptionKeys: keys });
   await expect(open([])).rejects.toThrow("encryptionKeys: It must be a list of 1 to 20 keys");
   await expect(open([{ id: "k", key: "abc" }])).rejects.toThrow("encryptionKeys[0].key: An");
+});
+
+it("hands out the other jobs of a claim when one that cannot be read cannot be settled either", async () => {
+  const { url, contract, name, keyed: open } = await opened(sqlite);
+  const keys = [{ id: "k2", key: generateEncryptionKey() }];
+  const elsewhere = await connect(contract, { url, encryption: { keys }, keeper: false });
+  onTestFinished(() => elsewhere.stop());
+  const store = await openEngine(url);
+  onTestFinished(() => store.close());
+  const faulty = around(store, "settle", async () => {
+    throw new Error("The disk is gone.");
+  });
+  const { api } = await openServer({ engine: faulty, encryptionKeys, keeper: false });
+  const strange = await elsewhere.jobs.report.create(payload, { priority: 9 }).orThrow();
+  expect(await api.claim(name, "report")).toEqual([]);
+  const other = await elsewhere.jobs.report.create(payload, { priority: 9 }).orThrow();
+  const id = await open.create(name, "report", { payload });
+  const [claimed, ...more] = await api.claim(name, "report");
+  expect([claimed?.job.id, claimed?.job.payload, more]).toEqual([id, payload, []]);
+  for (const bad of [strange.id, other.id])
+    expect((await open.get(`/v1/jobs/${bad}`)).body).toMatchObject({ state: "active" });
 });

@@ -64,6 +64,27 @@ describe.each(apiStores)("on $name", (store) => {
     expect(second.map(({ job }) => job.typeVersion)).toEqual([2]);
   });
 
+  it("refuses a claim that names a lane twice, as the contract has it", async () => {
+    const { api } = servers;
+    const service = freshService();
+    const claim = (...types: readonly object[]) =>
+      api.post("/v1/work/claims", { service, worker: "w-1", types, limit: 10 });
+    const mail = { type: "mail" };
+    const twice = [
+      await claim(mail, mail),
+      await claim({ ...mail, queue: "slow" }, { ...mail, queue: "slow", limit: 5 }),
+      await claim(mail, { type: "ship" }, { ...mail, queue: "mail", version: 1 }),
+    ];
+    for (const { status, body } of twice) {
+      const { code, field, details } = body.error;
+      expect([status, code, field ?? details.field, details.reason]).toEqual([
+        ...[400, "invalid_argument", "types", "type_repeated"],
+      ]);
+    }
+    const apart = await claim(mail, { ...mail, version: 2 }, { ...mail, queue: "slow" });
+    expect(apart.status).toBe(200);
+  });
+
   it("renews leases, and tells of cancels, ends and losses", async () => {
     const { api, other } = servers;
     const service = freshService();

@@ -9,6 +9,7 @@ import { laneOf } from "../../core/order.js";
 import type { ClaimAnswer, ClaimAsk, ClaimedJob, ClaimLane } from "../../engine/engine.js";
 import { type QueueSettings, recordId } from "../../engine/record.js";
 import type { Backend } from "./backend.js";
+import { badArgument, type Refused } from "./refusal.js";
 import { boundJob, settleJob, type WorkOutcome } from "./settling.js";
 
 /** How long a look waits for a hint before it looks by itself. */
@@ -75,7 +76,16 @@ export async function claimWork(
 
 async function claimAsk(backend: Backend, ask: WorkAsk): Promise<ClaimAsk> {
   const lanes = await Promise.all(ask.types.map((wanted) => claimLane(backend, ask, wanted)));
+  const names = lanes.map(({ lane }) => lane);
+  const repeated = lanes.find(({ lane }, index) => names.indexOf(lane) !== index);
+  if (repeated !== undefined) throw typeRepeated(repeated);
   return { worker: ask.worker, lanes, limit: ask.limit };
+}
+
+/** One lane asked twice could give one job twice. Only the contract tells which queue a type without one is in. */
+function typeRepeated({ type, queue }: ClaimLane): Refused {
+  const message = `The type ${type} in the queue ${queue} is named twice in one version; name it once, with the limit of both.`;
+  return badArgument("type_repeated", message, "types");
 }
 
 async function claimLane(backend: Backend, ask: WorkAsk, wanted: WantedType): Promise<ClaimLane> {
@@ -101,14 +111,21 @@ async function usableOnly(backend: Backend, answer: ClaimAnswer): Promise<ClaimA
   const { signing, vault } = backend;
   const needsNothing = signing === undefined && vault === undefined;
   if (needsNothing || answer.jobs.length === 0) return answer;
-  const jobs: ClaimedJob[] = [];
-  for (const claimed of answer.jobs) {
+  const jobs = await Promise.all(answer.jobs.map((claimed) => usableClaim(backend, claimed)));
+  return { ...answer, jobs: jobs.filter((claimed) => claimed !== null) };
+}
+
+/** A claim as its worker gets it, or none. A try whose failure cannot be stored lapses, and holds up no other job. */
+async function usableClaim(backend: Backend, claimed: ClaimedJob): Promise<ClaimedJob | null> {
+  const { id, token } = claimed.job;
+  try {
     const usable = usableJob(backend, claimed.job);
-    const { id, token } = claimed.job;
-    if ("outcome" in usable) await settleJob(backend, { id, token, said: usable });
-    else jobs.push({ ...claimed, job: usable });
+    if (!("outcome" in usable)) return { ...claimed, job: usable };
+    await settleJob(backend, { id, token, said: usable });
+  } catch (error) {
+    backend.logger.warn({ error, jobId: id }, "A job that no worker may see could not be settled.");
   }
-  return { ...answer, jobs };
+  return null;
 }
 
 /** A job as its worker gets it, or how its try ends without one. */
