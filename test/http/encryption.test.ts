@@ -169,13 +169,20 @@ it("hands out the other jobs of a claim when one that cannot be read cannot be s
   const faulty = around(store, "settle", async () => {
     throw new Error("The disk is gone.");
   });
-  const { api } = await openServer({ engine: faulty, encryptionKeys, keeper: false });
+  const warned: unknown[] = [];
+  const logger = {
+    info: () => {},
+    warn: (fields: { readonly jobId?: unknown }) => void warned.push(fields.jobId),
+    error: () => {},
+  };
+  const { api } = await openServer({ engine: faulty, encryptionKeys, keeper: false, logger });
   const strange = await elsewhere.jobs.report.create(payload, { priority: 9 }).orThrow();
   expect(await api.claim(name, "report")).toEqual([]);
   const other = await elsewhere.jobs.report.create(payload, { priority: 9 }).orThrow();
   const id = await open.create(name, "report", { payload });
   const [claimed, ...more] = await api.claim(name, "report");
   expect([claimed?.job.id, claimed?.job.payload, more]).toEqual([id, payload, []]);
+  expect(warned).toEqual([strange.id, other.id]);
   for (const bad of [strange.id, other.id])
     expect((await open.get(`/v1/jobs/${bad}`)).body).toMatchObject({ state: "active" });
 });
