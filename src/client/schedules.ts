@@ -41,7 +41,7 @@ import {
   scheduleWrite,
   scheduleWritesMax,
 } from "./stored-schedule.js";
-import { DecryptionFailed } from "./vault.js";
+import { DecryptionFailed, encryptionRequired, lacksVault } from "./vault.js";
 
 /** How many instants `next` gives unless it is asked for more. */
 const nextDefault = 5;
@@ -161,6 +161,7 @@ export class Schedules {
       const { engine } = this.#client.runtime;
       const payload = schedulePayload(this.#client.runtime, schedule);
       if (payload instanceof DecryptionFailed) return Result.err(payload);
+      if (lacksVault(this.#client.runtime)) return Result.err(this.#mustEncrypt(schedule));
       if (lacksKeys(this.#client.runtime, schedule)) return Result.err(noKeys(name));
       const target = await scheduleTarget(this.#client, schedule);
       if (target instanceof Error) return Result.err(target);
@@ -236,6 +237,10 @@ export class Schedules {
       const found = await findSchedule(this.#client.runtime, name);
       return found === null ? Result.err(notFound(name)) : use(found);
     });
+  }
+
+  #mustEncrypt({ name, type }: StoredSchedule): EncryptionRequired {
+    return encryptionRequired({ service: this.#client.runtime.service, type, id: name });
   }
 
   #nextAt({ timing, decidedUntil }: StoredSchedule): number | null {

@@ -3,6 +3,7 @@
  */
 import { hostname } from "node:os";
 import { createClient } from "../client/client.js";
+import { demandsEncryption } from "../client/contract.js";
 import { InvalidOption } from "../client/errors.js";
 import { createIds, type IdSource, systemIds } from "../client/ids.js";
 import { openTelemetry } from "../client/open-telemetry/open.js";
@@ -109,6 +110,7 @@ export async function connect<Entries extends JobEntries, Tx = undefined>(
       outbox = await openOutbox(options.outbox, { clock, logger });
       await outbox.provision();
     }
+    const isEncrypted = await demandsEncryption({ engine }, own, options.acceptMigration);
     const names = { instance, service: contract.name };
     const telemetry = await openTelemetry({ clock, instance, version: packageVersion() });
     const { webhooks } = options;
@@ -119,7 +121,7 @@ export async function connect<Entries extends JobEntries, Tx = undefined>(
       ...(outbox && { outbox }),
       ...(signing && { signing }),
       ...(vault && { vault }),
-      ...(own.encrypted && { isEncrypted: true }),
+      ...(isEncrypted && { isEncrypted }),
       ...(webhooks && { webhooks }),
     };
     const client = createClient(runtime, own, await openTelemetryTrace());

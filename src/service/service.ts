@@ -5,6 +5,7 @@
 import type { Client } from "../client/client.js";
 import { ContractState } from "../client/contract.js";
 import { takeUpSchedules } from "../client/declared-schedules.js";
+import { EncryptionRequired } from "../client/errors.js";
 import { JobRef } from "../client/job-ref.js";
 import { keepAlive } from "../client/keep-alive.js";
 import { Keys, Queues } from "../client/queues.js";
@@ -12,6 +13,7 @@ import { Reads } from "../client/reads.js";
 import { Schedules } from "../client/schedules.js";
 import type { TransactionSource } from "../client/transactions/source.js";
 import { UntypedJobs } from "../client/untyped.js";
+import { lacksVault } from "../client/vault.js";
 import { Webhooks } from "../client/webhooks/webhooks.js";
 import {
   type BoundJob,
@@ -190,7 +192,7 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
   /**
    * Starts the worker, if any handler or route is registered, and the keeper. Idempotent.
    * A process that only creates jobs never calls it. Throws `MigrationNotAccepted` when the contract has changed
-   * in ways that somebody has to accept.
+   * in ways that somebody has to accept, and `EncryptionRequired` when it has handlers for encrypted jobs and no keys.
    */
   start(): Promise<void> {
     if (this.#stopping !== null) throw this.#stopped();
@@ -239,10 +241,15 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
   async #start(): Promise<void> {
     const { runtime } = this.#client;
     const { concurrency, graceMs, keeper, transactions, acceptMigration } = this.#settings;
+    const jobs = [...this.#handlers.values()];
+    const isWorker = jobs.length > 0 || !this.#router.isEmpty;
+    const refused = isWorker && lacksVault(runtime) ? this.#keysMissing() : null;
+    // A start that is refused stores no contract; one that does not say `encrypted` is compared first, which tells more.
+    if (refused !== null && this.#contract.encrypted) throw refused;
     // Who runs an earlier contract leaves the schedules of the accepted one as they are.
     if (await this.contract.takeUp(acceptMigration)) await takeUpSchedules(runtime, this.#contract);
-    const jobs = [...this.#handlers.values()];
-    if (jobs.length > 0 || !this.#router.isEmpty) {
+    if (refused !== null) throw refused;
+    if (isWorker) {
       this.#worker = createWorker({
         client: this.#client,
         jobs,
@@ -320,6 +327,11 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
     const own = typeof handler === "function" ? handler : this.#isolation.handler(bound, handler);
     const middleware = use.length === 0 ? null : { use: chain(...use) };
     this.#handlers.set(name, { bound, handler: own, ...middleware });
+  }
+
+  #keysMissing(): EncryptionRequired {
+    const message = `The jobs of ${this.name} are encrypted, and this process handles some without having keys: give encryption at connect, or register no handlers.`;
+    return new EncryptionRequired({ id: this.name, message });
   }
 
   #stopped(): ServiceStopped {

@@ -22,6 +22,9 @@ import { type HandlerOutcome, isHandlerOutcome, Skip, Snooze } from "./outcome.j
 import { notValid, resultOutcome, terminated } from "./result.js";
 import { RunningJob, type RunningJobParts } from "./running-job.js";
 
+/** How long a job rests that was left to processes with keys, so that one without does not take it in a circle. */
+const leftMs = 5_000;
+
 /** How an attempt went. `settled`: the handler has completed its job itself, and nothing is left to settle. */
 export type AttemptOutcome = Outcome | { readonly kind: "settled" };
 
@@ -72,12 +75,10 @@ async function steps(hold: Hold, parts: RunningJobParts): Promise<Outcome> {
   if (leaseIsOld(hold, runtime)) return { kind: "given_back" };
 
   const plain = openPart(runtime, hold.job, "payload", hold.job.payload);
-  if (plain instanceof DecryptionFailed) return unreadable(plain);
-  // A result could not be stored, which is better known before the work than after it.
-  if (lacksVault(runtime)) {
-    const { message } = encryptionRequired(hold.job);
-    return unreadable({ message, code: "encryption_key_missing" });
-  }
+  // Without keys a result could not be stored either, which is better known before the work than after it.
+  if (lacksVault(runtime)) return left(hold, encryptionRequired(hold.job), runtime);
+  if (plain instanceof DecryptionFailed)
+    return runtime.vault === undefined ? left(hold, plain, runtime) : unreadable(plain);
 
   const { signing } = runtime;
   const unsigned = signing?.problem({ ...hold.job, payload: plain }, runtime.engine.now());
@@ -140,8 +141,14 @@ function leaseIsOld(hold: Hold, runtime: Runtime): boolean {
   return runtime.clock.monotonic() >= hold.fenceAt;
 }
 
+/** A process without any keys has no part in encrypted jobs: it leaves them to others, which costs no try. */
+function left({ job }: Hold, { message }: Error, { logger }: Runtime): Outcome {
+  logger.warn(jobFields(job), "A job is left to a process that holds the encryption keys.");
+  return { kind: "snoozed", delayMs: leftMs, reason: cut(message) };
+}
+
 /** Another process may have the key, so that only what was tampered with is given up. */
-function unreadable({ code, message }: Pick<DecryptionFailed, "code" | "message">): Outcome {
+function unreadable({ code, message }: DecryptionFailed): Outcome {
   return code === "encryption_invalid"
     ? terminated("encryption", message, code)
     : { kind: "threw", error: { message, reason: "encryption", code } };

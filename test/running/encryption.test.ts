@@ -218,6 +218,52 @@ it("does not start without keys, unless the contract says that they are needed",
 
 const memory = { freshUrl: async () => "memory:" };
 
+it("stores nothing in plain text without keys once the accepted contract says that it is encrypted", async () => {
+  const open = await opener(memory);
+  const holder = await open({ keys: [first] });
+  await holder.start();
+  const bare = await open();
+  const refused = await bare.jobs.mail.create({ card: "no-4242" });
+  expect(refused.isErr() && refused.error).toMatchObject({ _tag: "EncryptionRequired" });
+  const unnamed = await bare.untyped.create("elsewhere", { card: "no-4242" });
+  expect(unnamed.isErr() && unnamed.error).toMatchObject({ _tag: "EncryptionRequired" });
+  const schedule = { type: "mail", payload: { card: "no-4242" }, everyMs: 1_000 };
+  const unmade = await bare.schedules.create("made", schedule);
+  expect(unmade.isErr() && unmade.error).toMatchObject({ _tag: "EncryptionRequired" });
+  expect(await bare.schedules.list().orThrow()).toEqual([]);
+  expect((await bare.reads.jobs().orThrow()).entries).toEqual([]);
+});
+
+it("stores plain text again for who names that migration", async () => {
+  const engine = await openEngine("memory:");
+  onTestFinished(() => engine.close());
+  const holder = await connect(shop, { engine, keeper: false, encryption: { keys: [first] } });
+  await holder.start();
+  const bare = await connect(shop, { engine, keeper: false });
+  bare.jobs.mail.handle(() => {});
+  const standing = await bare.contract.standing().orThrow();
+  if (standing.standing !== "migration") throw new Error("There is nothing to accept.");
+  await expect(bare.start()).rejects.toMatchObject({ _tag: "MigrationNotAccepted" });
+  const acceptMigration = standing.migration;
+  const plain = await connect(shop, { engine, keeper: false, acceptMigration });
+  for (const service of [holder, bare, plain]) onTestFinished(() => service.stop());
+  plain.jobs.mail.handle(() => {});
+  await plain.start();
+  await (await plain.jobs.mail.create({ card: "4242" }).orThrow()).wait().orThrow();
+});
+
+it("says of a plain schedule that its jobs must be encrypted, not that they must be signed", async () => {
+  const open = await opener(memory);
+  const schedule = { type: "mail", payload: { card: "4242" }, everyMs: 60 * 60 * 1_000 };
+  await (await open()).schedules.create("early", schedule).orThrow();
+  await (await open({ keys: [first] })).start();
+  const refused = await (await open()).schedules.run("early");
+  expect(refused.isErr() && refused.error).toMatchObject({
+    _tag: "EncryptionRequired",
+    id: "early",
+  });
+});
+
 it("seals what chains pass on and are completed with", async () => {
   const service = await (await opener(memory))({ keys: [first] });
   const chain = await service.chains.start("charge", { card: "no-4242" }).orThrow();
@@ -287,22 +333,32 @@ it("runs jobs from before there were keys, and shows who has none that there is 
   });
 });
 
-it("does no work whose result could not be stored", async () => {
+it("does not start with handlers and without keys, and stores no contract then", async () => {
   const engine = await openEngine("memory:");
   onTestFinished(() => engine.close());
-  const plain = await connect(shop, { engine, keeper: false });
+  const declaring = { ...shop, encrypted: true };
+  const bare = async (contract: typeof shop) => {
+    const service = await connect(contract, { engine, keeper });
+    onTestFinished(() => service.stop());
+    return service;
+  };
+  const plain = await bare(shop);
+  await plain.start();
   const early = await plain.jobs.mail.create({ card: "no-4242" }, { maxTries: 1 }).orThrow();
-  const bare = await connect({ ...shop, encrypted: true }, { engine, keeper });
-  onTestFinished(() => bare.stop());
-  let calls = 0;
-  bare.jobs.mail.handle(() => void calls++);
-  await bare.start();
-  await bare.ref(early.id).wait();
-  expect(calls).toBe(0);
-  expect(await bare.ref(early.id).get().orThrow()).toMatchObject({
-    state: "dead",
-    error: { reason: "encryption", code: "encryption_key_missing" },
-  });
+  const refusal = { _tag: "EncryptionRequired", message: expect.stringContaining("no handlers") };
+  const handling = await bare(declaring);
+  handling.jobs.mail.handle(() => {});
+  await expect(handling.start()).rejects.toMatchObject(refusal);
+  const routing = await bare(declaring);
+  routing.route("mail:", () => {});
+  await expect(routing.start()).rejects.toMatchObject(refusal);
+  expect((await plain.contract.accepted().orThrow())?.manifest).not.toHaveProperty("encrypted");
+  // An earlier contract starts without a migration; with handlers it needs the keys as any other.
+  await (await bare(declaring)).start();
+  const earlier = await bare(shop);
+  earlier.jobs.mail.handle(() => {});
+  await expect(earlier.start()).rejects.toMatchObject(refusal);
+  expect(await plain.ref(early.id).get().orThrow()).toMatchObject({ state: "pending", tries: 0 });
 });
 
 it("compares idempotent creates without storing what would tell the payload", async () => {

@@ -1,7 +1,12 @@
 // Payloads are checked before the handler and results after it; what is bad fails at once.
 import { expect, it } from "vitest";
 import { z } from "zod";
+import { createClient } from "#millrace/client/client.js";
+import { UntypedJobs } from "#millrace/client/untyped.js";
+import { generateEncryptionKey, Vault } from "#millrace/client/vault.js";
 import { defineJob, defineService } from "#millrace/contract/define.js";
+import { boundJobs } from "#millrace/contract/definition.js";
+import { createWorker } from "#millrace/worker/worker.js";
 import { Workshop } from "./workshop.js";
 
 function shop() {
@@ -86,3 +91,41 @@ it.each([
 function nested(depth: number): unknown {
   return depth === 0 ? null : { inner: nested(depth - 1) };
 }
+
+const vault = new Vault({ keys: [{ id: "k1", key: generateEncryptionKey() }] });
+const keyless = [
+  ["encrypted jobs", { vault }, {}, "the key k1"],
+  ["plain jobs whose results must be encrypted", {}, { isEncrypted: true }, "must be encrypted"],
+] as const;
+
+it.each(keyless)(
+  "leaves %s to who has keys, at the cost of no try",
+  async (_, made, known, why) => {
+    const workshop = shop();
+    const { contract } = workshop;
+    const creator = createClient({ ...workshop.runtime("creator"), ...made }, contract);
+    const { id } = await new UntypedJobs(creator, contract)
+      .create("free", "4242", { maxTries: 1 })
+      .orThrow();
+    const seen: unknown[] = [];
+    const worker = (instance: string, keys: object) => {
+      const client = createClient({ ...workshop.runtime(instance), ...keys }, contract);
+      const handler = (job: { readonly payload: unknown }) => void seen.push(job.payload);
+      const jobs = boundJobs(contract).filter(({ type }) => type === "free");
+      return createWorker({ client, jobs: jobs.map((bound) => ({ bound, handler })) });
+    };
+    const bare = worker("bare", known);
+    await bare.start();
+    await workshop.clock.advance(4_000);
+    // It rests meanwhile, so that the one without keys does not take it in a circle.
+    expect(await workshop.names(id)).toEqual(["created", "started", "released"]);
+    const reason = expect.stringContaining(why);
+    expect(await workshop.job(id)).toMatchObject({ state: "pending", tries: 0, reason });
+    expect(workshop.logged("holds the encryption keys")).toMatchObject([{ level: "warn" }]);
+    await bare.stop();
+    await worker("holder", { ...known, vault }).start();
+    await workshop.clock.advance(4_000);
+    expect(seen).toEqual(["4242"]);
+    expect(await workshop.job(id)).toMatchObject({ state: "completed", tries: 1 });
+  },
+);
