@@ -205,7 +205,9 @@ describe("the shop", () => {
     const sample = ["--until-done", "--sample", "seconds=1", "--sample", "jobs=1"];
     const next = await startShop("--url", url, ...sample);
     const second = await next.ended;
-    expect(second.out).toContain(`${waiting} jobs of an earlier run go on.`);
+    const goingOn = Number(/(\d+) jobs of an earlier run go on\./.exec(second.out)?.[1]);
+    // The one job with a deadline may have expired between the runs.
+    expect([Number(waiting), Number(waiting) - 1]).toContain(goingOn);
     expect(second.out).not.toMatch(/^ {2}(?:pending|active|retry) /m);
   });
 
