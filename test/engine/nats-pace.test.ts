@@ -65,6 +65,13 @@ describe("the pace of a server", () => {
     expect(await server.send(1, 100)).toBe(100);
   });
 
+  it("learns nothing from messages that nobody is beside", async () => {
+    const server = new TimedServer(0.3, 3);
+    await server.send(1, 500);
+    server.aloneMs = 0.03;
+    expect(await server.send(50, 20)).toBe(20);
+  });
+
   it("finds out when a server has become faster", async () => {
     const server = new TimedServer(0.3, 3);
     await server.send(50, 200);

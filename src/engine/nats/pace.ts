@@ -61,12 +61,17 @@ export class Pace {
     } finally {
       this.#underWay -= 1;
       this.#stored += 1;
-      if (this.#underWay === 0 || this.#stored === stretchMax) {
-        this.#aloneMs = mixed(this.#aloneMs, (this.#monotonic() - this.#since) / this.#stored);
-        this.#batchMs *= fading;
-        this.#begin();
-      }
+      if (this.#underWay === 0 || this.#stored === stretchMax) this.#measure();
     }
+  }
+
+  /** Takes the pace of a stretch. A message that nobody was beside tells how far the server is, and no more. */
+  #measure(): void {
+    if (this.#stored > 1) {
+      this.#aloneMs = mixed(this.#aloneMs, (this.#monotonic() - this.#since) / this.#stored);
+      this.#batchMs *= fading;
+    }
+    this.#begin();
   }
 
   /** Sends a batch. */
