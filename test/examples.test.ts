@@ -193,7 +193,9 @@ describe("the shop", () => {
     const folder = await mkdtemp(join(tmpdir(), "millrace-example-"));
     onTestFinished(() => rm(folder, { recursive: true, force: true }));
     const url = `file:${join(folder, "shop.db")}`;
-    const program = await startShop("--url", url, "--sample", "jobs=6000");
+    // Customers who come for a second only ask for no quote, whose deadline could come between the runs.
+    const customers = ["--sample", "seconds=1", "--sample", "jobs=600"];
+    const program = await startShop("--url", url, ...customers);
     await program.says("chargeCard");
     program.child.kill("SIGINT");
     const { code, out, err } = await program.ended;
@@ -205,9 +207,7 @@ describe("the shop", () => {
     const sample = ["--until-done", "--sample", "seconds=1", "--sample", "jobs=1"];
     const next = await startShop("--url", url, ...sample);
     const second = await next.ended;
-    const goingOn = Number(/(\d+) jobs of an earlier run go on\./.exec(second.out)?.[1]);
-    // The one job with a deadline may have expired between the runs.
-    expect([Number(waiting), Number(waiting) - 1]).toContain(goingOn);
+    expect(second.out).toContain(`${waiting} jobs of an earlier run go on.`);
     expect(second.out).not.toMatch(/^ {2}(?:pending|active|retry) /m);
   });
 
