@@ -3,9 +3,17 @@
  */
 import { Worker } from "node:worker_threads";
 import { type BatchAnswer, Batcher } from "../batching.js";
-import { type AppendOutcome, batchMax, type ClaimAsk } from "../engine.js";
+import { type AppendOutcome, batchMax } from "../engine.js";
 import { storeError } from "./faults.js";
-import type { Operation, Reply, Request, Response, ThreadData, Woke } from "./protocol.js";
+import {
+  type Operation,
+  type Reply,
+  type Request,
+  type Response,
+  type ThreadData,
+  type Woke,
+  weigh,
+} from "./protocol.js";
 
 /** A thread that carries out operations of one kind. */
 export class Channel<Asked extends Operation> {
@@ -167,10 +175,3 @@ export class Channel<Asked extends Operation> {
 
 /** The operations that answer for each of their items, also for one that failed. */
 const appends: ReadonlySet<string> = new Set(["create", "append", "settle", "end"]);
-
-function weigh({ kind, items }: Operation): number {
-  if (items === undefined) return 1;
-  return kind === "claim"
-    ? (items as readonly ClaimAsk[]).reduce((sum, ask) => sum + ask.limit, 0)
-    : items.length;
-}

@@ -1,12 +1,21 @@
 /**
  * What travels between the engine and its threads.
  */
+import type { ClaimAsk } from "../engine.js";
 import type { Fault } from "./faults.js";
 
 /** An operation by name; one that writes has items, each answered for itself. */
 export interface Operation {
   readonly kind: string;
   readonly items?: readonly unknown[];
+}
+
+/** How many jobs or records an operation is about. */
+export function weigh({ kind, items }: Operation): number {
+  if (items === undefined) return 1;
+  return kind === "claim"
+    ? (items as readonly ClaimAsk[]).reduce((sum, ask) => sum + ask.limit, 0)
+    : items.length;
 }
 
 /** What a thread is started with. */
