@@ -1,5 +1,5 @@
 // Measures what an ended job takes in each store: runs jobs, and divides what the store has grown by their number.
-// `npm run sizes` prints the table of docs/guides/reading-and-operating.md.
+// `npm run sizes` prints the table of docs/guides/retention.md.
 import { randomBytes } from "node:crypto";
 import { mkdtemp, rm, stat } from "node:fs/promises";
 import { availableParallelism, cpus, tmpdir } from "node:os";

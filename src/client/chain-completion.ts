@@ -247,6 +247,7 @@ class Steps {
     const text = jsonText(value);
     if (text.ok) {
       const result = JSON.parse(text.text) as Json;
+      await this.#client.runtime.encryptionDemand?.look();
       const sealed = sealPart(this.#client.runtime, job, "result", result);
       if (sealed instanceof EncryptionRequired) throw this.#refused(sealed);
       return sealed;

@@ -201,15 +201,14 @@ export class ContractState {
 }
 
 /**
- * Whether payloads and results of a service may be stored encrypted only: because the process's own contract says so, or
- * else the accepted one. Whoever names the migration back to plain text has consented to it.
+ * Whether payloads and results of a service may be stored encrypted only, because the accepted contract says so, though the
+ * process's own does not. Whoever names the migration back to plain text has consented to it.
  */
 export async function demandsEncryption(
   { engine }: Pick<Runtime, "engine">,
   contract: ServiceContract,
   acceptMigration: string | undefined,
 ): Promise<boolean> {
-  if (contract.encrypted) return true;
   const [record = null] = await engine.records([recordId.contract(contract.name)]);
   const accepted = acceptedOf(record);
   if (accepted === null || accepted === "unreadable" || !accepted.manifest.encrypted) return false;

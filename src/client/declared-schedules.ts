@@ -10,6 +10,7 @@ import { leaveAuditEvent } from "./audit.js";
 import { EncryptionRequired, InvalidOption, InvalidPayload } from "./errors.js";
 import { invalidPayload, storedPayload } from "./prepare.js";
 import type { Runtime } from "./runtime.js";
+import { schedulePayload } from "./schedule-jobs.js";
 import {
   type CheckedSchedule,
   changedSchedule,
@@ -23,7 +24,7 @@ import {
   scheduleWritesMax,
 } from "./stored-schedule.js";
 import { targetOf } from "./untyped.js";
-import { payloadHash, sealPart } from "./vault.js";
+import { DecryptionFailed, payloadHash, sealPart, type Vault } from "./vault.js";
 
 /** Stores what a contract declares. Throws `InvalidDefinition` for a payload that does not fit its job type. */
 export async function takeUpSchedules(runtime: Runtime, contract: ServiceContract): Promise<void> {
@@ -45,6 +46,36 @@ export async function takeUpSchedules(runtime: Runtime, contract: ServiceContrac
       throw new InvalidDefinition({ field: `schedules.${name}`, message: checked.message });
     await declare(runtime, checked);
   }
+  await sealAll(runtime);
+}
+
+/**
+ * Seals what is stored of schedules as this process would: in place of plain text from before there were keys, and of what
+ * other keys of the ring have sealed, so that those can be dropped.
+ */
+async function sealAll(runtime: Runtime): Promise<void> {
+  const { vault } = runtime;
+  if (vault === undefined) return;
+  for (const { schedule } of await listSchedules(runtime))
+    if (!vault.isCurrent(schedule.payload)) await sealOne(runtime, vault, schedule.name);
+}
+
+async function sealOne(runtime: Runtime, vault: Vault, name: string): Promise<void> {
+  const { engine, service, logger } = runtime;
+  for (let writes = 0; writes < scheduleWritesMax; writes++) {
+    const found = await findSchedule(runtime, name);
+    if (found === null || vault.isCurrent(found.schedule.payload)) return;
+    const payload = schedulePayload(runtime, found.schedule);
+    if (payload instanceof DecryptionFailed) {
+      logger.warn({ service, schedule: name, error: payload }, "A schedule cannot be decrypted.");
+      return;
+    }
+    const key = { service, type: found.schedule.type, id: name };
+    const sealed = { ...found.schedule, payload: vault.seal(payload, key, "schedule") };
+    const [outcome] = await engine.swap([scheduleWrite(service, sealed, found.version)]);
+    if (outcome?.swapped) return;
+  }
+  throw scheduleBusy(runtime, name);
 }
 
 /** Throws for declared schedules that, beside those that callers have made, would be too many. */
@@ -71,6 +102,7 @@ export async function checkSchedule(
   if (!result.ok) return invalidPayload(type, result.issues);
   const stored = storedPayload(type, result.value);
   if (stored instanceof InvalidPayload) return stored;
+  await runtime.encryptionDemand?.look();
   const sealed = sealPart(runtime, { service, type, id: name }, "schedule", stored.json);
   if (sealed instanceof EncryptionRequired) return sealed;
   const hash = payloadHash(runtime, JSON.parse(JSON.stringify(definition)));

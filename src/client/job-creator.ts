@@ -129,7 +129,12 @@ export class JobCreator<
     options?: { readonly tx?: TransactionClient },
   ): AsyncResult<Created<JobRef<Payload, Value>>, InsideFailure> {
     const tx = options?.tx;
-    const work = () => (tx === undefined ? this.#createMany(jobs) : this.#manyInside(jobs, tx));
+    const looking = this.#client.runtime.encryptionDemand?.look();
+    const work = async () => {
+      if (tx !== undefined) return this.#manyInside(jobs, tx);
+      if (looking !== undefined) await looking;
+      return this.#createMany(jobs);
+    };
     const recorder = this.#client.runtime.telemetry?.recorder();
     return new AsyncResult(recorder ? recorder.send(this.#batch(jobs), work, sentMany) : work());
   }
@@ -155,6 +160,7 @@ export class JobCreator<
     jobs: readonly NewJob<Input, Blockers>[],
     { tx }: { readonly tx: BetterSqliteClient },
   ): Result<Created<JobRef<Payload, Value>>, InsideFailure> {
+    void this.#client.runtime.encryptionDemand?.look();
     const work = () => this.#manyInsideSync(jobs, tx);
     const recorder = this.#client.runtime.telemetry?.recorder();
     return recorder ? recorder.send(this.#batch(jobs), work, sentMany) : work();
@@ -209,6 +215,10 @@ export class JobCreator<
     options: CreateOptions<Blockers> | undefined,
     answerOf: (result: Result<Submitted, SubmitFailure>, create: PreparedCreate) => Value,
   ): Promise<Value | Result<never, SubmitFailure>> {
+    const looking = this.#client.runtime.encryptionDemand?.look();
+    // An open transaction may hold up the store that would answer, so that the answer counts for the next create.
+    if (looking !== undefined && options?.tx === undefined)
+      return looking.then(() => this.#checkAndAppend(payload, options, answerOf));
     // A schema or a payload with code of its own may throw; the caller awaits, and so it rejects.
     try {
       const checked = this.#validate(payload);
@@ -256,6 +266,8 @@ export class JobCreator<
     options: SyncCreateOptions<Blockers>,
     answerOf: (result: Result<Submitted, SubmitFailure>, create: PreparedCreate) => Value,
   ): Value | Result<never, SubmitFailure> {
+    // Nobody can wait here, so that the answer counts for the next create.
+    void this.#client.runtime.encryptionDemand?.look();
     const work = () => this.#checkAndAppendSync(payload, options, answerOf);
     const recorder = this.#client.runtime.telemetry?.recorder();
     return recorder ? recorder.send(this.#one(options), work, sentOne) : work();

@@ -4,21 +4,30 @@
 import { recordId } from "../engine/record.js";
 import type { Runtime } from "./runtime.js";
 
-/** How long an answer holds, because jobs end far more often than webhooks come and go. */
-const holdsMs = 1_000;
+/** A look into the store. Who asks before it has begun shares it. */
+interface Look {
+  hasBegun: boolean;
+  readonly isRead: Promise<boolean>;
+}
 
-const answers = new WeakMap<
-  Runtime,
-  { readonly until: number; readonly isRead: Promise<boolean> }
->();
+const looks = new WeakMap<Runtime, Look>();
 
-/** Whether the service has webhooks, as of a second ago at most. */
+/**
+ * Whether the service has webhooks. The answer is never older than the question, because a webhook that was made before a job
+ * ended must be told of that; so those who ask while a look is under way share the next.
+ */
 export function isLogRead(runtime: Runtime): Promise<boolean> {
-  const now = runtime.clock.monotonic();
-  const known = answers.get(runtime);
-  if (known !== undefined && known.until > now) return known.isRead;
-  const ask = { prefix: recordId.webhooks(runtime.service), limit: 1 };
-  const isRead = runtime.engine.query("records", ask).then((records) => records.length > 0);
-  answers.set(runtime, { until: now + holdsMs, isRead });
-  return isRead;
+  const last = looks.get(runtime);
+  if (last !== undefined && !last.hasBegun) return last.isRead;
+  const before = last?.isRead.catch(() => false) ?? Promise.resolve(false);
+  const look: Look = {
+    hasBegun: false,
+    isRead: before.then(async () => {
+      look.hasBegun = true;
+      const ask = { prefix: recordId.webhooks(runtime.service), limit: 1 };
+      return (await runtime.engine.query("records", ask)).length > 0;
+    }),
+  };
+  looks.set(runtime, look);
+  return look.isRead;
 }

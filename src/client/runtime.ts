@@ -6,6 +6,7 @@ import type { Clock } from "../engine/clock.js";
 import type { Engine } from "../engine/engine.js";
 import type { Logger } from "../engine/logger.js";
 import type { Outbox } from "../engine/outbox.js";
+import type { EncryptionDemand } from "./encryption-demand.js";
 import type { IdSource } from "./ids.js";
 import type { Signing } from "./signing.js";
 import type { Telemetry } from "./telemetry.js";
@@ -40,8 +41,8 @@ export interface Runtime {
   readonly signing?: Signing;
   /** The keys that payloads and results are encrypted with. */
   readonly vault?: Vault;
-  /** Whether payloads and results may be stored encrypted only, as the contract says. */
-  readonly isEncrypted?: boolean;
+  /** Whether payloads and results may be stored encrypted only, as the contract says; no by default. */
+  readonly encryptionDemand?: EncryptionDemand;
 }
 
 /** Who creates and commands jobs through a runtime. */

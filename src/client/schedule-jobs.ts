@@ -21,9 +21,12 @@ export function schedulePayload(
 }
 
 /** Whether only a process with keys can make the jobs of a schedule. */
-export function needsKeys({ signing, isEncrypted }: Runtime, schedule: StoredSchedule): boolean {
+export function needsKeys(
+  { signing, encryptionDemand }: Runtime,
+  schedule: StoredSchedule,
+): boolean {
   if (schedule.signed || isSealed(schedule.payload)) return true;
-  return isEncrypted === true || signing?.isRequired === true;
+  return encryptionDemand?.isMade === true || signing?.isRequired === true;
 }
 
 /** Whether this process lacks a key that the jobs of a schedule need. */

@@ -160,6 +160,7 @@ export class Schedules {
       const { schedule } = found;
       const { engine } = this.#client.runtime;
       const payload = schedulePayload(this.#client.runtime, schedule);
+      await this.#client.runtime.encryptionDemand?.look();
       if (payload instanceof DecryptionFailed) return Result.err(payload);
       if (lacksVault(this.#client.runtime)) return Result.err(this.#mustEncrypt(schedule));
       if (lacksKeys(this.#client.runtime, schedule)) return Result.err(noKeys(name));

@@ -101,6 +101,11 @@ export class Vault {
     }
   }
 
+  /** Whether this is what the ring would make of a value now: encrypted, with the first key. */
+  isCurrent(value: Json): boolean {
+    return isSealed(value) && value.key === this.#first;
+  }
+
   /** Whether the ring has the key of that name. */
   has(key: string): boolean {
     return this.#keys.has(key);
@@ -122,7 +127,7 @@ export class Vault {
 /** What holds a ring, if there is one, and whether there has to be. */
 interface Keys {
   readonly vault?: Vault;
-  readonly isEncrypted?: boolean;
+  readonly encryptionDemand?: { readonly isMade: boolean };
 }
 
 /** What is sealed opens only in its own place. */
@@ -132,18 +137,18 @@ function boundTo({ service, type, id }: JobKey, part: Part): Buffer {
 
 /** A part of a job as it is stored: encrypted where there are keys, and refused where there should be. */
 export function sealPart(
-  { vault, isEncrypted }: Keys,
+  { vault, encryptionDemand }: Keys,
   job: JobKey,
   part: Part,
   value: Json,
 ): Json | EncryptionRequired {
   if (vault !== undefined) return vault.seal(value, job, part);
-  return isEncrypted ? encryptionRequired(job) : value;
+  return encryptionDemand?.isMade ? encryptionRequired(job) : value;
 }
 
 /** Whether there should be keys, and are none. */
-export function lacksVault({ vault, isEncrypted }: Keys): boolean {
-  return isEncrypted === true && vault === undefined;
+export function lacksVault({ vault, encryptionDemand }: Keys): boolean {
+  return encryptionDemand?.isMade === true && vault === undefined;
 }
 
 /** The error of a process that has to encrypt, and has no keys. */

@@ -87,6 +87,7 @@ export class Scheduler {
   /** Fires what has come due. Gives when the next instant comes, as far as is known now; `null` when none does. */
   async fire(round: Round): Promise<number | null> {
     const { runtime } = this.#client;
+    await runtime.encryptionDemand?.look();
     const placed = await listSchedules(runtime);
     const taken = placed.filter(({ schedule }) => !round.onlyLeft || needsKeys(runtime, schedule));
     this.#hasSchedules = taken.length > 0;

@@ -15,14 +15,11 @@ const heldMax = 1_000;
 /** How long it waits after each failure in a row; the last repeats. */
 const backoff = [1_000, 5_000, 30_000, 120_000, 600_000, 1_800_000, 3_600_000] as const;
 
-/** How often one event is tried whose receiver takes others meanwhile. */
-const triesMax = 8;
-
 /** An event in line. */
 export interface HeldEvent {
   readonly event: JobEvent;
   readonly tries: number;
-  /** `done` ones were delivered or given up. */
+  /** `done` ones were delivered. */
   readonly state: "waiting" | "sending" | "done";
 }
 
@@ -31,7 +28,8 @@ interface Held extends HeldEvent {
   state: HeldEvent["state"];
   tries: number;
   notBefore: number;
-  firstFailedAt: number;
+  /** Since when it has failed, on the store's clock. */
+  failingSince: number | undefined;
 }
 
 /** What may be sent now, and when to ask again if nothing else happens before. */
@@ -46,13 +44,17 @@ export class WebhookLine {
   #cursor: string;
   #failures: number;
   #notBefore = Number.NEGATIVE_INFINITY;
-  #succeededAt = Number.NEGATIVE_INFINITY;
   #sending = 0;
+  #firstFailingSince: number | undefined;
 
-  /** Whoever takes over a receiver that fails begins with one request at a time, too. */
-  constructor(cursor: string, isFailing: boolean) {
+  /**
+   * Goes on where another has stopped, whose first event may have failed for a while. Whoever takes over a receiver that
+   * fails begins with one request at a time, too.
+   */
+  constructor(cursor: string, failingSince: number | undefined) {
     this.#cursor = cursor;
-    this.#failures = isFailing ? 1 : 0;
+    this.#firstFailingSince = failingSince;
+    this.#failures = failingSince === undefined ? 0 : 1;
   }
 
   /** The place in the feed up to which everything is done with. */
@@ -69,10 +71,21 @@ export class WebhookLine {
     return this.#held[0]?.event;
   }
 
+  /** Since when the event has failed that has done so for longest, on the store's clock. */
+  get failingSince(): number | undefined {
+    let oldest = this.#firstFailingSince;
+    for (const { failingSince } of this.#held)
+      if (failingSince !== undefined && failingSince < (oldest ?? Number.POSITIVE_INFINITY))
+        oldest = failingSince;
+    return oldest;
+  }
+
   /** Takes an event that is to be sent. */
   take({ cursor, event }: FeedItem): void {
-    const times = { notBefore: Number.NEGATIVE_INFINITY, firstFailedAt: 0 };
-    this.#held.push({ cursor, event, state: "waiting", tries: 0, ...times });
+    const failingSince = this.#firstFailingSince;
+    this.#firstFailingSince = undefined;
+    const notBefore = Number.NEGATIVE_INFINITY;
+    this.#held.push({ cursor, event, state: "waiting", tries: 0, notBefore, failingSince });
   }
 
   /** Passes an event that need not be sent: it goes with what comes before it. */
@@ -82,50 +95,58 @@ export class WebhookLine {
     else last.cursor = cursor;
   }
 
-  /** Takes what may be sent now. While the receiver fails, that is one event at a time. */
+  /**
+   * Takes what may be sent now. While the receiver fails, that is one event at a time, and the one that was tried least:
+   * maybe there is only one that it does not take.
+   */
   sendable(now: number): Sendable {
-    const most = this.#failures === 0 ? sendingMax : 1;
-    const events: Held[] = [];
+    const isFailing = this.#failures > 0;
+    const free = (isFailing ? 1 : sendingMax) - this.#sending;
+    if (free <= 0) return { events: [], comeBackAt: null };
+    const { ready, comeBackAt } = this.#firstOfJobs(now);
+    const events = (isFailing ? ready.sort((a, b) => a.tries - b.tries) : ready).slice(0, free);
+    for (const held of events) held.state = "sending";
+    this.#sending += events.length;
+    return { events, comeBackAt };
+  }
+
+  /** The receiver has taken an event. */
+  succeeded(event: HeldEvent): void {
+    const held = this.#ended(event);
+    held.state = "done";
+    held.failingSince = undefined;
+    this.#failures = 0;
+    this.#notBefore = Number.NEGATIVE_INFINITY;
+    const open = this.#held.findIndex(({ state }) => state !== "done");
+    const done = this.#held.splice(0, open === -1 ? this.#held.length : open);
+    this.#cursor = done.at(-1)?.cursor ?? this.#cursor;
+  }
+
+  /** An event waits until it is tried again, however often it has failed. `at` is the time of the store. */
+  failed(event: HeldEvent, now: number, at: number, random: number): void {
+    const held = this.#ended(event);
+    held.state = "waiting";
+    held.failingSince ??= at;
+    held.notBefore = now + retryDelayMs(backoff, held.tries, random);
+    this.#failures += 1;
+    this.#notBefore = now + retryDelayMs(backoff, this.#failures, random);
+  }
+
+  /** The first event of each job that is not done with, as far as it may be sent, and when the next may. */
+  #firstOfJobs(now: number): { readonly ready: Held[]; readonly comeBackAt: number | null } {
+    const ready: Held[] = [];
     const busy = new Set<string>();
     let comeBackAt: number | null = null;
     for (const held of this.#held) {
-      if (this.#sending >= most) return { events, comeBackAt: null };
       const isFirst = !busy.has(held.event.jobId);
       if (held.state === "done") continue;
       busy.add(held.event.jobId);
       if (!isFirst || held.state === "sending") continue;
       const at = Math.max(held.notBefore, this.#notBefore);
-      if (at > now) {
-        comeBackAt = Math.min(comeBackAt ?? at, at);
-        continue;
-      }
-      held.state = "sending";
-      this.#sending += 1;
-      events.push(held);
+      if (at <= now) ready.push(held);
+      else comeBackAt = Math.min(comeBackAt ?? at, at);
     }
-    return { events, comeBackAt };
-  }
-
-  /** The receiver has taken an event. */
-  succeeded(event: HeldEvent, now: number): void {
-    const held = this.#ended(event);
-    held.state = "done";
-    this.#failures = 0;
-    this.#notBefore = Number.NEGATIVE_INFINITY;
-    this.#succeededAt = now;
-    this.#moveOn();
-  }
-
-  /** An event that fails while others succeed is given up in the end; one that fails like all others waits for better times. */
-  failed(event: HeldEvent, now: number, random: number): void {
-    const held = this.#ended(event);
-    if (held.tries === 1) held.firstFailedAt = now;
-    const takesOthers = this.#succeededAt >= held.firstFailedAt;
-    held.state = held.tries >= triesMax && takesOthers ? "done" : "waiting";
-    held.notBefore = now + retryDelayMs(backoff, held.tries, random);
-    this.#failures += 1;
-    this.#notBefore = now + retryDelayMs(backoff, this.#failures, random);
-    this.#moveOn();
+    return { ready, comeBackAt };
   }
 
   #ended(event: HeldEvent): Held {
@@ -134,11 +155,5 @@ export class WebhookLine {
     this.#sending -= 1;
     held.tries += 1;
     return held;
-  }
-
-  #moveOn(): void {
-    const open = this.#held.findIndex(({ state }) => state !== "done");
-    const done = this.#held.splice(0, open === -1 ? this.#held.length : open);
-    this.#cursor = done.at(-1)?.cursor ?? this.#cursor;
   }
 }

@@ -23,7 +23,7 @@ import type { JobEvent } from "../core/event.js";
 import type { FeedItem } from "../engine/engine.js";
 import { type HeldEvent, WebhookLine } from "./webhook-line.js";
 
-/** After how long without any success a webhook is disabled. */
+/** How long one event may fail before its webhook is disabled. */
 export const failingMaxMs = 3 * 24 * 60 * 60 * 1_000;
 
 /** How often it is written down how far it has come, at most. */
@@ -60,8 +60,8 @@ export class WebhookRunner {
   #readUntil: number;
   #heardAt: number;
   #deliveries: readonly WebhookDelivery[];
-  #failingSince: number | undefined;
   #version: number;
+  #isHeldUp = false;
   #isDirty = false;
   #hasRoom = () => {};
   #callOffSend: (() => void) | undefined;
@@ -73,10 +73,9 @@ export class WebhookRunner {
   constructor(options: WebhookRunnerOptions) {
     const { progress, version, runtime } = options;
     this.#options = options;
-    this.#line = new WebhookLine(progress.cursor, progress.failingSince !== undefined);
+    this.#line = new WebhookLine(progress.cursor, progress.failingSince);
     this.#readUntil = progress.readUntil;
     this.#deliveries = progress.deliveries;
-    this.#failingSince = progress.failingSince;
     this.#version = version;
     this.#heardAt = runtime.clock.monotonic();
   }
@@ -140,12 +139,26 @@ export class WebhookRunner {
       return;
     }
     while (this.#line.isFull && !this.isOver) {
+      this.#tellHeldUp();
       await new Promise<void>((resolve) => {
         this.#hasRoom = resolve;
       });
     }
     this.#line.take(item);
     this.#sendSome();
+  }
+
+  /** Later events wait for one that its receiver does not take, which somebody should know. */
+  #tellHeldUp(): void {
+    const { runtime, webhook } = this.#options;
+    const { first } = this.#line;
+    if (this.#isHeldUp || this.#line.failingSince === undefined || first === undefined) return;
+    this.#isHeldUp = true;
+    const fields = { webhook: webhook.id, eventId: first.id, jobId: first.jobId };
+    runtime.logger.warn(
+      fields,
+      "A webhook is held up by an event that its receiver does not take.",
+    );
   }
 
   /** Sends whatever may be sent now, and comes back when the next may. */
@@ -172,13 +185,8 @@ export class WebhookRunner {
     const event = cloudEvent(held.event, webhook);
     const answer = await deliverer.deliver({ url: webhook.url, secrets, event, signal });
     if (signal.aborted && !answer.delivered) return;
-    if (answer.delivered) {
-      this.#line.succeeded(held, clock.monotonic());
-      this.#failingSince = undefined;
-    } else {
-      this.#line.failed(held, clock.monotonic(), ids.random());
-      this.#failingSince ??= engine.now();
-    }
+    if (answer.delivered) this.#line.succeeded(held);
+    else this.#line.failed(held, clock.monotonic(), engine.now(), ids.random());
     this.#note(held, answer);
     if (answer.status === goneStatus) await this.#disable("gone");
     else if (this.#hasFailedForLong()) await this.#disable("failing");
@@ -188,21 +196,20 @@ export class WebhookRunner {
   }
 
   #hasFailedForLong(): boolean {
-    const since = this.#failingSince;
+    const since = this.#line.failingSince;
     return since !== undefined && this.#options.runtime.engine.now() - since >= failingMaxMs;
   }
 
   /** Remembers what became of an event, in place of what was known of it before. */
-  #note({ event, tries, state }: HeldEvent, answer: DeliveryAnswer): void {
+  #note({ event, tries }: HeldEvent, answer: DeliveryAnswer): void {
     const { delivered, ...rest } = answer;
-    const failed = state === "done" ? "given_up" : "failed";
     const delivery: WebhookDelivery = {
       eventId: event.id,
       jobId: event.jobId,
       event: event.name,
       at: this.#options.runtime.engine.now(),
       tries,
-      outcome: delivered ? "delivered" : failed,
+      outcome: delivered ? "delivered" : "failed",
       ...rest,
     };
     const others = this.#deliveries.filter(({ eventId }) => eventId !== event.id);
@@ -236,11 +243,12 @@ export class WebhookRunner {
     const { runtime, webhook } = this.#options;
     const { engine, service, logger } = runtime;
     this.#isDirty = false;
+    const { cursor, failingSince } = this.#line;
     const progress = {
-      cursor: this.#line.cursor,
+      cursor,
       readUntil: this.readUntil,
       deliveries: this.#deliveries,
-      ...(this.#failingSince === undefined ? null : { failingSince: this.#failingSince }),
+      ...(failingSince === undefined ? null : { failingSince }),
     };
     try {
       const write = progressWrite(service, webhook.id, progress, this.#version);
@@ -258,8 +266,6 @@ export class WebhookRunner {
     const { runtime, webhook } = this.#options;
     const { engine, service, logger } = runtime;
     this.#stop.abort();
-    // Who enables it again begins anew.
-    this.#failingSince = undefined;
     try {
       const found = await findWebhook(runtime, webhook.id);
       if (found === null || !found.webhook.enabled) return;
@@ -268,7 +274,7 @@ export class WebhookRunner {
       const [outcome] = await engine.swap([webhookWrite(service, next, found.version)]);
       // Somebody has changed it meanwhile: whoever sends it next finds out anew.
       if (!outcome?.swapped) return;
-      const message = "A webhook was disabled, because its receiver takes nothing any more.";
+      const message = "A webhook was disabled, because its receiver does not take what it is sent.";
       logger.error({ webhook: webhook.id, url: webhook.url, reason }, message);
       const keeper = { ...runtime, actor: `keeper:${runtime.instance}` } as const;
       const change = {

@@ -4,6 +4,7 @@
 import { hostname } from "node:os";
 import { createClient } from "../client/client.js";
 import { demandsEncryption } from "../client/contract.js";
+import { encryptionDemanded, openDemand } from "../client/encryption-demand.js";
 import { InvalidOption } from "../client/errors.js";
 import { createIds, type IdSource, systemIds } from "../client/ids.js";
 import { openTelemetry } from "../client/open-telemetry/open.js";
@@ -110,18 +111,22 @@ export async function connect<Entries extends JobEntries, Tx = undefined>(
       outbox = await openOutbox(options.outbox, { clock, logger });
       await outbox.provision();
     }
-    const isEncrypted = await demandsEncryption({ engine }, own, options.acceptMigration);
+    const parts = { engine, clock, ids, logger };
+    const ask = () => demandsEncryption(parts, own, options.acceptMigration);
+    const encryptionDemand = own.encrypted
+      ? encryptionDemanded
+      : await openDemand({ clock, logger, ask });
     const names = { instance, service: contract.name };
     const telemetry = await openTelemetry({ clock, instance, version: packageVersion() });
     const { webhooks } = options;
     const runtime = {
-      ...{ engine, clock, ids, logger },
+      ...parts,
       ...names,
+      encryptionDemand,
       ...(telemetry && { telemetry }),
       ...(outbox && { outbox }),
       ...(signing && { signing }),
       ...(vault && { vault }),
-      ...(isEncrypted && { isEncrypted }),
       ...(webhooks && { webhooks }),
     };
     const client = createClient(runtime, own, await openTelemetryTrace());

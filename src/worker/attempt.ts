@@ -74,6 +74,8 @@ async function steps(hold: Hold, parts: RunningJobParts): Promise<Outcome> {
   const { runtime } = parts.client;
   if (leaseIsOld(hold, runtime)) return { kind: "given_back" };
 
+  const looking = runtime.encryptionDemand?.look();
+  if (looking !== undefined) await looking;
   const plain = openPart(runtime, hold.job, "payload", hold.job.payload);
   // Without keys a result could not be stored either, which is better known before the work than after it.
   if (lacksVault(runtime)) return left(hold, encryptionRequired(hold.job), runtime);

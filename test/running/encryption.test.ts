@@ -14,6 +14,7 @@ import {
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
 import type { HookJob } from "#millrace/contract/hooks.js";
+import { FakeClock } from "#millrace/testing/fake-clock.js";
 import { everyStore, type Store } from "../support/every-store.js";
 
 const keeper = { ttlMs: 2_000, renewMs: 200, tickMs: 50, resolveMs: 10 };
@@ -191,7 +192,7 @@ it("seals declared schedules anew with a ring that lacks the old key, and leaves
   expect(old.payload.key).toBe("k1");
   const both = await open({ keys: [second, first] });
   await both.start();
-  expect((await record(both)).payload.key).toBe("k1");
+  expect((await record(both)).payload.key).toBe("k2");
   const after = await open({ keys: [second] });
   await after.start();
   expect((await record(after)).payload.key).toBe("k2");
@@ -234,6 +235,52 @@ it("stores nothing in plain text without keys once the accepted contract says th
   expect((await bare.reads.jobs().orThrow()).entries).toEqual([]);
 });
 
+it("is noticed by processes without keys that were connected before", async () => {
+  const clock = new FakeClock();
+  const engine = await openEngine("memory:", { clock });
+  onTestFinished(() => engine.close());
+  const open = async (encryption?: EncryptionOptions) => {
+    const options = { engine, clock, keeper: false, ...(encryption && { encryption }) } as const;
+    const service = await connect(shop, options);
+    onTestFinished(() => service.stop());
+    return service;
+  };
+  const [creator, scheduler, worker] = [await open(), await open(), await open()];
+  worker.jobs.mail.handle(() => "done");
+  await worker.start();
+  await worker.jobs.mail.run({ card: "4242" }).orThrow();
+  await (await open({ keys: [first] })).start();
+  await clock.advance(5_000);
+  const early = await creator.jobs.mail.create({ card: "no-4242" });
+  const many = await creator.jobs.mail.createMany([{ payload: { card: "no-4242" } }]).orThrow();
+  const spec = { type: "mail", payload: { card: "no-4242" }, everyMs: 60_000 };
+  const scheduled = await scheduler.schedules.create("late", spec);
+  for (const refused of [early, ...many, scheduled])
+    expect(refused.isErr() && refused.error).toMatchObject({ _tag: "EncryptionRequired" });
+  // What is claimed is left to others, because its result could only be stored in plain text.
+  const holder = await open({ keys: [first] });
+  const left = await holder.jobs.mail.create({ card: "no-4242" }).orThrow();
+  await clock.advance(1_000);
+  expect(await left.get().orThrow()).toMatchObject({ state: "pending", tries: 0 });
+  expect((await left.events().orThrow()).map(({ name }) => name)).toContain("released");
+});
+
+it.each([
+  ["plain text from before there were keys", undefined],
+  ["what another key of the ring has sealed", { keys: [first] }],
+] as const)("seals schedules of callers anew: %s", async (_what, before) => {
+  const open = await opener(memory);
+  const spec = { type: "mail", payload: { card: "no-4242" }, everyMs: 60 * 60 * 1_000 };
+  await (await open(before)).schedules.create("early", spec).orThrow();
+  await (await open({ keys: [second, first] })).start();
+  // Only the first key is needed from now on.
+  const after = await open({ keys: [second] });
+  const records = await after.engine.query("records", { prefix: "", limit: 100 });
+  expect(JSON.stringify(records)).not.toContain("no-4242");
+  const job = await after.schedules.run("early").orThrow();
+  expect((await job.get().orThrow()).payload).toEqual({ card: "no-4242" });
+});
+
 it("stores plain text again for who names that migration", async () => {
   const engine = await openEngine("memory:");
   onTestFinished(() => engine.close());
@@ -255,8 +302,10 @@ it("stores plain text again for who names that migration", async () => {
 it("says of a plain schedule that its jobs must be encrypted, not that they must be signed", async () => {
   const open = await opener(memory);
   const schedule = { type: "mail", payload: { card: "4242" }, everyMs: 60 * 60 * 1_000 };
-  await (await open()).schedules.create("early", schedule).orThrow();
+  const early = await open();
   await (await open({ keys: [first] })).start();
+  // It does not know yet that the service is encrypted by now.
+  await early.schedules.create("early", schedule).orThrow();
   const refused = await (await open()).schedules.run("early");
   expect(refused.isErr() && refused.error).toMatchObject({
     _tag: "EncryptionRequired",

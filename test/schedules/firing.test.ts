@@ -2,6 +2,7 @@
 import { expect, it } from "vitest";
 import { z } from "zod";
 import { createClient } from "#millrace/client/client.js";
+import { encryptionDemanded } from "#millrace/client/encryption-demand.js";
 import { Schedules } from "#millrace/client/schedules.js";
 import { Signing } from "#millrace/client/signing.js";
 import { generateSigningKeys } from "#millrace/client/signing-keys.js";
@@ -256,7 +257,7 @@ const keyed = [
     { signing: new Signing({ verify: [publicKey] }) },
   ],
   ["encrypted", { vault }, {}],
-  ["encrypted, and the leader knows", { vault }, { isEncrypted: true }],
+  ["encrypted, and the leader knows", { vault }, { encryptionDemand: encryptionDemanded }],
 ] as const;
 
 it.each(keyed)("leaves instants of jobs that are %s to who has keys", async (_, keys, none) => {

@@ -1,6 +1,7 @@
 // A receiver of webhooks: a real HTTP server on this machine that does what a test says.
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import { createServer as createSecured } from "node:https";
 import type { AddressInfo } from "node:net";
 import type { CloudEvent } from "millrace";
 import { onTestFinished } from "vitest";
@@ -33,20 +34,23 @@ export class Receiver {
     this.url = url;
   }
 
-  /** A receiver on a free port, which is closed with the test. */
-  static async open(): Promise<Receiver> {
-    const server = createServer(async (request, response) => {
+  /** A receiver on a free port, which is closed with the test; over TLS if it is given a certificate and its key. */
+  static async open(tls?: { readonly cert: string; readonly key: string }): Promise<Receiver> {
+    const take = async (request: IncomingMessage, response: ServerResponse) => {
       const chunks: Buffer[] = [];
       for await (const chunk of request) chunks.push(chunk as Buffer);
       receiver.#take(Buffer.concat(chunks).toString(), request, response);
-    });
+    };
+    const server = tls === undefined ? createServer(take) : createSecured(tls, take);
     server.listen(0, "127.0.0.1");
     await once(server, "listening");
     onTestFinished(() => {
       server.closeAllConnections();
       server.close();
     });
-    const receiver = new Receiver(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+    const protocol = tls === undefined ? "http" : "https";
+    const { port } = server.address() as AddressInfo;
+    const receiver = new Receiver(`${protocol}://127.0.0.1:${port}`);
     return receiver;
   }
 

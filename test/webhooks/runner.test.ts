@@ -4,10 +4,19 @@ import { Webhook } from "standardwebhooks";
 import { describe, expect, it } from "vitest";
 import { auditPage } from "#millrace/client/audit.js";
 import { failingMaxMs } from "#millrace/keeper/webhook-runner.js";
-import { type Answer, Receiver, status } from "./receiver.js";
+import { Receiver, status } from "./receiver.js";
 import { patient, Shop } from "./shop.js";
 
 const hourMs = 60 * 60 * 1_000;
+
+/** Lets hours pass, with time for real requests in between. */
+async function passHours(shop: Shop, hours: number): Promise<void> {
+  const stepMs = hours > 10 ? hourMs : hourMs / 60;
+  for (let passedMs = 0; passedMs < hours * hourMs; passedMs += stepMs) {
+    await shop.clock.advance(stepMs);
+    await shop.settle();
+  }
+}
 
 describe("a webhook", () => {
   it("tells of every change, with nothing of what the job was given", async () => {
@@ -124,32 +133,61 @@ describe("a receiver that fails", () => {
     ]);
   });
 
-  it("for one job does not hold up the others, and that event is given up in the end", async () => {
+  it("for one job does not hold up the others, and that event is tried until it is taken", async () => {
     const shop = new Shop();
     const { receiver, id: webhookId } = await shop.subscribe({ events: ["created", "completed"] });
     await shop.keeper("k1", patient);
     const bad = await shop.workshop.create("mail");
     await shop.workshop.complete(bad);
-    const isBad = ({ event }: { event: { subject?: string } }) => event.subject === bad;
-    const answer: Answer = (received, response) =>
-      void response
-        .writeHead(isBad(received) && received.event.data.event === "created" ? 422 : 200)
-        .end();
-    receiver.answer = answer;
+    receiver.answer = (received, response) =>
+      void response.writeHead(received.event.subject === bad ? 422 : 200).end();
     const good: string[] = [];
-    for (let hour = 0; hour < 4; hour++) {
+    for (let hour = 0; hour < 6; hour++) {
       good.push(await shop.workshop.create("mail"));
       await shop.until(receiver.count(receiver.received.length + 1));
-      for (let minutes = 0; minutes < 60; minutes++) {
-        await shop.clock.advance(60_000);
-        await shop.settle();
-      }
+      await passHours(shop, 1);
     }
     for (const id of good) expect(receiver.eventsOf(id)).toEqual(["created"]);
-    expect(receiver.eventsOf(bad)).toEqual([...Array(8).fill("created"), "completed"]);
-    const outcome = (all: readonly WebhookDelivery[]) =>
-      all.find(({ jobId, event }) => jobId === bad && event === "created")?.outcome;
-    expect(outcome(await shop.webhooks.deliveries(webhookId).orThrow())).toBe("given_up");
+    const tries = receiver.eventsOf(bad).length;
+    expect(tries).toBeGreaterThan(8);
+    expect(receiver.eventsOf(bad)).toEqual(Array(tries).fill("created"));
+    const ofBad = ({ jobId }: WebhookDelivery) => jobId === bad;
+    const deliveries = await shop.webhooks.deliveries(webhookId).orThrow();
+    expect(deliveries.find(ofBad)).toMatchObject({ outcome: "failed", status: 422, tries });
+    receiver.answer = status(200);
+    await passHours(shop, 2);
+    expect(receiver.eventsOf(bad).slice(tries)).toEqual(["created", "completed"]);
+  }, 60_000);
+
+  it("for one job for days is disabled, whoever leads, and that event comes first if it is enabled again", async () => {
+    const shop = new Shop();
+    const { receiver, id } = await shop.subscribe({ events: ["created", "completed"] });
+    const first = await shop.keeper("k1", patient);
+    const bad = await shop.workshop.create("mail");
+    receiver.answer = (received, response) =>
+      void response.writeHead(received.event.subject === bad ? 422 : 200).end();
+    await passHours(shop, 40);
+    await first.stop();
+    await shop.keeper("k2", patient);
+    const good = await shop.workshop.create("mail");
+    await passHours(shop, 20);
+    expect(receiver.eventsOf(good)).toEqual(["created"]);
+    expect(await shop.webhooks.get(id).orThrow()).toMatchObject({ enabled: true });
+    await passHours(shop, failingMaxMs / hourMs - 58);
+    expect(await shop.webhooks.get(id).orThrow()).toMatchObject({
+      enabled: false,
+      disabled: { reason: "failing" },
+    });
+    // Its receiver has days again, and not only one more try.
+    await shop.webhooks.update(id, { enabled: true }).orThrow();
+    await passHours(shop, 3);
+    expect(await shop.webhooks.get(id).orThrow()).toMatchObject({ enabled: true });
+    receiver.answer = status(200);
+    await passHours(shop, 2);
+    expect((await shop.webhooks.deliveries(id).orThrow())[0]).toMatchObject({
+      jobId: bad,
+      outcome: "delivered",
+    });
   }, 60_000);
 
   it("for days is given up, which the webhook says, and nothing is lost if it is enabled again", async () => {
@@ -158,10 +196,7 @@ describe("a receiver that fails", () => {
     await shop.keeper("k1", patient);
     receiver.answer = status(503);
     for (let job = 0; job < 20; job++) await shop.workshop.create("mail");
-    for (let hours = 0; hours * hourMs <= failingMaxMs + 2 * hourMs; hours++) {
-      await shop.clock.advance(hourMs);
-      await shop.settle();
-    }
+    await passHours(shop, failingMaxMs / hourMs + 3);
     const disabled = await shop.webhooks.get(id).orThrow();
     expect(disabled).toMatchObject({ enabled: false, disabled: { reason: "failing" } });
     expect(shop.workshop.logged("A webhook was disabled")).toHaveLength(1);
@@ -262,6 +297,23 @@ describe("the log", () => {
     );
     await shop.clock.advance(2 * 60_000);
     expect(await shop.workshop.exists(id)).toBe(false);
+    await worker.stop();
+  });
+
+  it("of jobs that are not kept stays from the moment when a webhook was made", async () => {
+    const shop = new Shop();
+    const worker = await shop.workshop.start({ ping: async () => {} });
+    const before = await shop.workshop.create("ping");
+    await shop.workshop.turn();
+    expect(await shop.workshop.exists(before)).toBe(false);
+    // No time has passed since the worker has seen that there are no webhooks.
+    const { receiver } = await shop.subscribe({ types: ["ping"] });
+    const after = await shop.workshop.create("ping");
+    await shop.workshop.turn();
+    expect(await shop.workshop.names(after)).toContain("completed");
+    await shop.keeper();
+    await shop.until(receiver.count(3));
+    expect(receiver.eventsOf(after)).toEqual(["created", "started", "completed"]);
     await worker.stop();
   });
 

@@ -2,6 +2,7 @@
 import { expect, it } from "vitest";
 import { z } from "zod";
 import { createClient } from "#millrace/client/client.js";
+import { encryptionDemanded } from "#millrace/client/encryption-demand.js";
 import { UntypedJobs } from "#millrace/client/untyped.js";
 import { generateEncryptionKey, Vault } from "#millrace/client/vault.js";
 import { defineJob, defineService } from "#millrace/contract/define.js";
@@ -95,7 +96,12 @@ function nested(depth: number): unknown {
 const vault = new Vault({ keys: [{ id: "k1", key: generateEncryptionKey() }] });
 const keyless = [
   ["encrypted jobs", { vault }, {}, "the key k1"],
-  ["plain jobs whose results must be encrypted", {}, { isEncrypted: true }, "must be encrypted"],
+  [
+    "plain jobs whose results must be encrypted",
+    {},
+    { encryptionDemand: encryptionDemanded },
+    "must be encrypted",
+  ],
 ] as const;
 
 it.each(keyless)(

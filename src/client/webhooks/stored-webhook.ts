@@ -50,8 +50,8 @@ export interface WebhookDelivery {
   /** When it was last tried. */
   readonly at: number;
   readonly tries: number;
-  /** `failed` ones are tried again, those that were `given_up` are not. */
-  readonly outcome: "delivered" | "failed" | "given_up";
+  /** `failed` ones are tried again. */
+  readonly outcome: "delivered" | "failed";
   readonly status?: number;
   readonly error?: string;
   readonly durationMs: number;
@@ -64,7 +64,7 @@ export interface WebhookProgress {
   readonly cursor: string;
   /** No event from before this time is still to be read. */
   readonly readUntil: number;
-  /** Since when nothing was delivered that was tried. */
+  /** Since when the event fails that has failed for longest. */
   readonly failingSince?: number;
   /** Newest first. */
   readonly deliveries: readonly WebhookDelivery[];

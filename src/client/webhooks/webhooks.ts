@@ -119,8 +119,8 @@ export class Webhooks {
   }
 
   /**
-   * Changes a webhook. One that is enabled again goes on from where it was; events of jobs that were removed meanwhile are
-   * left out.
+   * Changes a webhook. One that is enabled again goes on from where it was, with as much time for its receiver to take the
+   * next event as ever; events of jobs that were removed meanwhile are left out.
    */
   update(
     id: string,
@@ -130,11 +130,15 @@ export class Webhooks {
     if (problem !== null) return refusal(problem);
     const now = this.#client.runtime.engine.now();
     const { types, ...rest } = change;
-    return this.#change(id, auditedUpdate(change), ({ disabled, types: before, ...webhook }) => {
-      const wanted = types === undefined ? before : types;
-      const next = { ...webhook, ...rest, ...(wanted && { types: wanted }) };
-      if (next.enabled) return next;
-      return { ...next, disabled: disabled ?? { at: now, reason: "caller" } };
+    return this.#with(id, async ({ webhook: { enabled } }) => {
+      // Nobody else writes the progress of a webhook that is not sent.
+      if (change.enabled && !enabled) await this.#forgetFailures(id);
+      return this.#change(id, auditedUpdate(change), ({ disabled, types: before, ...webhook }) => {
+        const wanted = types === undefined ? before : types;
+        const next = { ...webhook, ...rest, ...(wanted && { types: wanted }) };
+        if (next.enabled) return next;
+        return { ...next, disabled: disabled ?? { at: now, reason: "caller" } };
+      });
     });
   }
 
@@ -225,6 +229,14 @@ export class Webhooks {
     } finally {
       deliverer.close();
     }
+  }
+
+  async #forgetFailures(id: string): Promise<void> {
+    const { runtime } = this.#client;
+    const found = await findProgress(runtime, id);
+    if (found?.progress.failingSince === undefined) return;
+    const { failingSince: _, ...progress } = found.progress;
+    await runtime.engine.swap([progressWrite(runtime.service, id, progress, found.version)]);
   }
 
   #leave(action: AuditAction, target: string, details?: AuditEvent["details"]): Promise<void> {

@@ -2,6 +2,7 @@
  * What the routes work with: the store, and what the server keeps in memory for all of them.
  */
 import { type Client, createClient } from "../../client/client.js";
+import { encryptionDemanded } from "../../client/encryption-demand.js";
 import type { IdSource } from "../../client/ids.js";
 import type { Runtime, WebhookSettings } from "../../client/runtime.js";
 import type { Signing } from "../../client/signing.js";
@@ -146,7 +147,8 @@ export class Services {
   #runtime({ name: service, encrypted = false }: ServiceContract): Runtime {
     if (!encrypted) return { ...this.#parts, service };
     const vault = this.#vault;
-    return { ...this.#parts, service, isEncrypted: true, ...(vault && { vault }) };
+    const runtime = { ...this.#parts, service, encryptionDemand: encryptionDemanded };
+    return { ...runtime, ...(vault && { vault }) };
   }
 
   async #service(service: string): Promise<Known> {

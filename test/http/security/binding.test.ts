@@ -1,18 +1,17 @@
 // Where a server may listen, and what it says where it may not; TLS and client certificates, with authorities that the
 // test makes itself.
-import { execFile } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { type RequestOptions, request } from "node:https";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { connect as connectSecured } from "node:tls";
-import { promisify } from "node:util";
 import { InvalidOption } from "millrace";
 import { type ServerOptions, startServer } from "millrace/server";
 import { beforeAll, describe, expect, it } from "vitest";
+import { makeAuthority, makeCertificate } from "../../support/certificates.js";
 import { openServer } from "../api.js";
 
 /** The files of an authority, a server and a client that it vouches for, and a client of another authority. */
@@ -20,24 +19,6 @@ interface Certificates {
   readonly folder: string;
   readonly authority: string;
   readonly server: { readonly tlsCert: string; readonly tlsKey: string };
-}
-
-const run = promisify(execFile);
-
-async function makeAuthority(folder: string, name: string): Promise<void> {
-  const parts = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"];
-  const files = ["-keyout", `${name}.key`, "-out", `${name}.pem`, "-days", "2"];
-  await run("openssl", ["req", ...parts, ...files, "-subj", `/CN=${name}`], { cwd: folder });
-}
-
-async function makeCertificate(folder: string, authority: string, name: string): Promise<void> {
-  const parts = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"];
-  const files = ["-keyout", `${name}.key`, "-out", `${name}.csr`];
-  await run("openssl", ["req", ...parts, ...files, "-subj", `/CN=${name}`], { cwd: folder });
-  await writeFile(join(folder, "names"), "subjectAltName=IP:127.0.0.1\n");
-  const sign = ["x509", "-req", "-in", `${name}.csr`, "-CA", `${authority}.pem`, "-days", "2"];
-  const more = ["-CAkey", `${authority}.key`, "-CAcreateserial", "-extfile", "names"];
-  await run("openssl", [...sign, ...more, "-out", `${name}.pem`], { cwd: folder });
 }
 
 let certificates: Certificates;

@@ -1,8 +1,9 @@
 // Isolated jobs on every engine, in tests with a clock that they move, and behind middleware.
-import { defineJob, defineService } from "millrace";
+import { connect, defineJob, defineService } from "millrace";
 import { testService } from "millrace/testing";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
+import { freshUrl } from "../../support/fresh-url.js";
 import { freshStoreUrl } from "../../support/nats.js";
 import { freshSchema } from "../../support/postgres.js";
 import { act, gone, logOf, pidsOf, workplace } from "./workplace.js";
@@ -11,13 +12,14 @@ const acting = new URL("./fixtures/acting.mjs", import.meta.url);
 
 const urls = {
   "memory:": async () => "memory:",
+  "file:": freshUrl,
   "postgres:": async () => (await freshSchema()).storeUrl,
   "nats:": freshStoreUrl,
 };
 
-describe.for(Object.entries(urls))("on %s", ([, freshUrl]) => {
+describe.for(Object.entries(urls))("on %s", ([, fresh]) => {
   it("runs in a process of its own, speaks, and is killed when it ignores a cancel", async () => {
-    const service = await workplace({ url: await freshUrl(), graceMs: 50 });
+    const service = await workplace({ url: await fresh(), graceMs: 50 });
     const said = await act(service, "speak");
     expect(said.state).toBe("completed");
     expect(logOf(said.events)).toContain("info: printed");
@@ -29,6 +31,17 @@ describe.for(Object.entries(urls))("on %s", ([, freshUrl]) => {
     await ref.wait();
     expect((await ref.get().orThrow()).state).toBe("cancelled");
     await Promise.all(pids.map(gone));
+  });
+
+  it("is a program that gets the payload and prints the result", async () => {
+    const contract = defineService("programs", {
+      count: defineJob({ payload: z.string(), isolate: true, retry: { maxTries: 1 } }),
+    });
+    const service = await connect(contract, { url: await fresh() });
+    onTestFinished(() => service.stop());
+    service.jobs.count.handle({ exec: ["sh", "-c", "grep -o a | wc -l"] });
+    await service.start();
+    expect(await service.jobs.count.run("banana").orThrow()).toBe(3);
   });
 });
 

@@ -55,7 +55,7 @@ const deliveryOut = z
     event: z.string(),
     at: timeOut,
     tries: z.number().int(),
-    outcome: z.enum(["delivered", "failed", "given_up"]),
+    outcome: z.enum(["delivered", "failed"]),
     status: z.number().int().optional(),
     error: z.string().optional(),
     durationMs: z.number(),
