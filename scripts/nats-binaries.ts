@@ -2,11 +2,11 @@
 // of the machine's mirror, or npm's. What is fetched is kept in the user's cache; the system stays as it is.
 import { execFile } from "node:child_process";
 import { existsSync } from "node:fs";
-import { mkdir, mkdtemp, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, rename, rm } from "node:fs/promises";
 import { createRequire } from "node:module";
-import { homedir } from "node:os";
 import { dirname, join } from "node:path";
 import { promisify } from "node:util";
+import { cacheFolder, unpackDebian } from "./debian-packages.js";
 
 const run = promisify(execFile);
 
@@ -15,15 +15,6 @@ const versionWanted = [2, 14, 4] as const;
 
 /** The suite of Debian that has a server which is new enough. */
 const suite = "forky";
-
-/** Longer than any mirror takes; without an answer, the next source is asked. */
-const fetchTimeoutMs = 60_000;
-
-/** The keys that Debian signs with, by the names that its package of keys has had. */
-const keyrings = [
-  "/usr/share/keyrings/debian-archive-keyring.gpg",
-  "/usr/share/keyrings/debian-archive-keyring.pgp",
-] as const;
 
 /** The path of a nats-server that runs on this machine. */
 export async function natsBinary(): Promise<string> {
@@ -73,46 +64,13 @@ async function fromDebian(): Promise<string> {
   }
 }
 
-/** Fetches and unpacks Debian's package, as apt does it for the machine, but with lists of its own. */
 async function download(folder: string): Promise<string> {
-  const lists = join(folder, "lists");
-  const sources = join(folder, "sources.list");
-  await mkdir(join(lists, "partial"), { recursive: true });
-  await mkdir(join(folder, "archives", "partial"), { recursive: true });
-  const own = ["-o", `Dir::State::lists=${lists}`, "-o", `Dir::Cache=${folder}`];
-  const keyring = keyrings.find((path) => existsSync(path));
-  const signed = keyring === undefined ? "" : ` [signed-by=${keyring}]`;
-  await writeFile(sources, `deb${signed} ${await mirror(own)} ${suite} main\n`);
-  const options = [
-    ...own,
-    ...["-o", `Dir::Etc::sourcelist=${sources}`, "-o", "Dir::Etc::sourceparts=-"],
-    // Only root's apt changes to a user of its own, who may not see this folder.
-    ...["-o", "APT::Sandbox::User=root", "-o", "Acquire::Languages=none"],
-  ];
-  await run("apt-get", [...options, "update"], { timeout: fetchTimeoutMs });
-  await run("apt-get", [...options, "download", "nats-server"], {
-    cwd: folder,
-    timeout: fetchTimeoutMs,
-  });
-  await run("sh", ["-c", 'dpkg -x nats-server_*.deb "$1"', "sh", join(folder, "package")], {
-    cwd: folder,
-  });
+  const unpacked = await unpackDebian(folder, suite, ["nats-server"]);
   const found = ["usr/sbin", "usr/bin"]
-    .map((place) => join(folder, "package", place, "nats-server"))
+    .map((place) => join(unpacked, place, "nats-server"))
     .find((path) => existsSync(path));
   if (found === undefined) throw new Error("Debian's package holds no nats-server.");
   return found;
-}
-
-/** The address that this machine gets its own release from. */
-async function mirror(options: readonly string[]): Promise<string> {
-  const release = /^VERSION_CODENAME=(\w+)$/m.exec(
-    await readFile("/etc/os-release", "utf8").catch(() => ""),
-  )?.[1];
-  const { stdout } = await run("apt-get", [...options, "update", "--print-uris"]);
-  const address = new RegExp(`^'(\\S+)/dists/${release}/InRelease'`, "m").exec(stdout)?.[1];
-  if (address === undefined) throw new Error("apt-get knows no mirror of this machine's release.");
-  return address;
 }
 
 /** npm's package, where somebody has installed it; it is for one system each, so that it is no dependency. */
@@ -126,9 +84,7 @@ async function fromPackage(): Promise<string> {
 
 /** The suite is in the name, so that a change of it is a change of the server. */
 function cachedBinary(): string {
-  const given = process.env.XDG_CACHE_HOME;
-  const cache = given === undefined || given === "" ? join(homedir(), ".cache") : given;
-  return join(cache, "millrace", `nats-server-${suite}-${process.arch}`);
+  return join(cacheFolder(), `nats-server-${suite}-${process.arch}`);
 }
 
 /** Asks the server itself, which shows that it runs here as well. */

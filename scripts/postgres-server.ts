@@ -1,9 +1,9 @@
 // A real PostgreSQL server for tests, benchmarks and play, also for root.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { chown, writeFile } from "node:fs/promises";
+import { appendFile, chown, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { postgresBinaries, serverUser } from "./postgres-binaries.js";
+import { type PostgresBinaries, postgresBinaries, serverUser } from "./postgres-binaries.js";
 import {
   freePorts,
   logCharactersMax,
@@ -17,12 +17,15 @@ const ready = "database system is ready to accept connections";
 
 /** Durable as in production, and nothing of it outside of the temporary folder. */
 const settings = [
-  "listen_addresses=127.0.0.1",
-  "unix_socket_directories=",
+  "listen_addresses='127.0.0.1'",
+  "unix_socket_directories=''",
   "max_connections=200",
   "fsync=on",
   "synchronous_commit=on",
 ] as const;
+
+/** Versions from 17 on need nothing of the system to know what a letter is. */
+const builtinLocale = ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"] as const;
 
 /** A server of one's own, which may be killed and started again. */
 export class PostgresServer extends ServerProcess {
@@ -48,7 +51,7 @@ export async function startPostgres(): Promise<PostgresServer> {
     const [port = 0] = await freePorts(1);
     const server = new PostgresServer(port, place, {
       name: "PostgreSQL",
-      command: join(binaries, "bin", "postgres"),
+      command: join(binaries.folder, "postgres"),
       parameters: ["-D", join(folder, "data"), "-p", String(port)],
       user,
       isReady: (log) => log.includes(ready),
@@ -62,24 +65,25 @@ export async function startPostgres(): Promise<PostgresServer> {
 }
 
 /** The folder is new and thrown away, so that its first files need no sync. */
-async function makeCluster(binaries: string, folder: string, user: ServerUser): Promise<void> {
+async function makeCluster(
+  binaries: PostgresBinaries,
+  folder: string,
+  user: ServerUser,
+): Promise<void> {
   const passwordFile = join(folder, "password");
   await writeFile(passwordFile, `${password}\n`);
   if ("uid" in user) await chown(passwordFile, Number(user.uid), Number(user.gid));
   const initdb = spawn(
-    join(binaries, "bin", "initdb"),
+    join(binaries.folder, "initdb"),
     [
       `--pgdata=${join(folder, "data")}`,
       "--no-sync",
-      "--no-instructions",
       "--username=postgres",
       `--pwfile=${passwordFile}`,
       "--auth=scram-sha-256",
       "--encoding=UTF8",
       "--locale=C",
-      "--locale-provider=builtin",
-      "--builtin-locale=C.UTF-8",
-      ...settings.flatMap((setting) => ["-c", setting]),
+      ...(binaries.version >= 17 ? builtinLocale : []),
     ],
     { ...user, cwd: folder, stdio: ["ignore", "ignore", "pipe"] },
   );
@@ -89,4 +93,5 @@ async function makeCluster(binaries: string, folder: string, user: ServerUser): 
   });
   const [code] = await once(initdb, "exit");
   if (code !== 0) throw new Error(`initdb failed.\n${log}`);
+  await appendFile(join(folder, "data", "postgresql.conf"), `${settings.join("\n")}\n`);
 }

@@ -14,8 +14,8 @@ export type Rule = (files: readonly ProjectFile[]) => Finding[];
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
-/** Folders that no one writes by hand; the same names stand in .gitignore. */
-const generatedFolders = new Set([".git", "node_modules", "dist", "coverage"]);
+/** Folders that no one writes by hand: those of .gitignore, and `generated` for what a tool has made and is kept. */
+const generatedFolders = new Set([".git", "node_modules", "dist", "coverage", "generated"]);
 const databaseFile = /\.(?:db|db-wal|db-shm|db-wake-ready|db-wake-ended|tgz)$/;
 const codeFile = /\.(?:ts|tsx|mts|js|mjs|cjs)$/;
 const codeFolder = /^(?:src|test|bench|examples|scripts)\//;

@@ -2,7 +2,7 @@
 // statements run inside the transaction, a rollback undoes them, and what has no transaction is refused.
 import { sql } from "drizzle-orm";
 import knex from "knex";
-import { fromDrizzle, prismaTransactions } from "millrace";
+import { fromDrizzle } from "millrace";
 import { DataSource } from "typeorm";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { callerTransaction } from "#millrace/client/transactions/recognise.js";
@@ -113,26 +113,15 @@ describe("a transaction that has ended", () => {
   });
 });
 
-describe("Prisma, by its structure", () => {
-  it("has its bigints as numbers and its transactions told from its client", async () => {
-    const asked: unknown[] = [];
-    const tx = {
-      $queryRawUnsafe: async (...values: unknown[]) => {
-        asked.push(values);
-        return [{ n: 5n, body: "x" }];
-      },
-    };
-    const prisma = {
-      ...tx,
-      $connect: async () => {},
-      $transaction: <Value>(work: (client: typeof tx) => Promise<Value>) => work(tx),
-    };
-    expect(callerTransaction(prisma)).toMatchObject({ reason: "not_open" });
-    const source = prismaTransactions(prisma);
-    const rows = await source.run((client) =>
-      enlisted(source as never, client as never).execute("SELECT $1", [1]),
-    );
-    expect([rows, asked]).toEqual([[{ n: 5, body: "x" }], [["SELECT $1", 1]]]);
+describe("Prisma before version 7, by its structure", () => {
+  it("has the server's code of a fault where it tells it", async () => {
+    const fault = Object.assign(new Error("Raw query failed."), {
+      code: "P2010",
+      meta: { code: "40001" },
+    });
+    const tx = callerTransaction({ $queryRawUnsafe: () => Promise.reject(fault) });
+    if (tx instanceof Error || tx.kind === "sync") throw new Error("It was not taken.");
+    await expect(tx.execute("SELECT 1", [])).rejects.toMatchObject({ code: "40001", cause: fault });
   });
 });
 

@@ -6,7 +6,7 @@ import { startChild } from "../crash/children.js";
 import { freshDatabase } from "../support/postgres.js";
 
 const folder = fileURLToPath(new URL("../../examples/transactions/", import.meta.url));
-const names = (await readdir(folder)).filter((name) => name !== "shop.ts");
+const names = (await readdir(folder)).filter((name) => name.endsWith(".ts") && name !== "shop.ts");
 
 describe("the example", () => {
   it("is there for every client of PostgreSQL", () => {
@@ -16,6 +16,7 @@ describe("the example", () => {
       "kysely",
       "node-postgres",
       "postgres-js",
+      "prisma",
       "typeorm",
     ]);
   });

@@ -1,4 +1,5 @@
 // The clients of PostgreSQL that a transaction may come from, each as its library opens it.
+import { PrismaPg } from "@prisma/adapter-pg";
 import { sql } from "drizzle-orm";
 import { drizzle } from "drizzle-orm/node-postgres";
 import { drizzle as drizzlePostgresJs } from "drizzle-orm/postgres-js";
@@ -12,12 +13,14 @@ import {
   kyselyTransactions,
   pgTransactions,
   postgresJsTransactions,
+  prismaTransactions,
   type TransactionClient,
   typeOrmTransactions,
 } from "millrace";
 import { Client, Pool } from "pg";
 import postgres from "postgres";
 import { DataSource } from "typeorm";
+import { PrismaClient } from "../../examples/transactions/prisma/generated/client.js";
 
 export interface Library {
   readonly name: string;
@@ -108,6 +111,17 @@ export const libraries: readonly Library[] = [
         source: typeOrmTransactions(dataSource) as never,
         without: [dataSource.manager, dataSource.createQueryRunner()],
         close: () => dataSource.destroy(),
+      };
+    },
+  },
+  {
+    name: "Prisma",
+    open: async (url) => {
+      const prisma = new PrismaClient({ adapter: new PrismaPg({ connectionString: url }) });
+      return {
+        source: prismaTransactions(prisma) as never,
+        without: [prisma],
+        close: () => prisma.$disconnect(),
       };
     },
   },

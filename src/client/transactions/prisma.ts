@@ -26,19 +26,27 @@ export function prismaTransaction(
   return {
     kind: "async",
     execute: async (sql, values) => {
-      const rows = await client.$queryRawUnsafe(sql, ...values).catch((error: Error) => {
-        throw withServerCode(error);
+      const rows = await client.$queryRawUnsafe(sql, ...values).catch((fault: PrismaFault) => {
+        throw withServerCode(fault);
       });
       return (rows as readonly object[]).map(withNumbers);
     },
   };
 }
 
-/** Prisma has a code of its own for every fault of a raw query, and the server's among what it knows of the fault. */
-function withServerCode(error: Error & { readonly meta?: { readonly code?: unknown } }): Error {
-  const { code } = error.meta ?? {};
-  if (typeof code !== "string") return error;
-  return Object.assign(new Error(error.message, { cause: error }), { code });
+/** What Prisma knows of a fault: the server's code, or what its driver said, which has it. */
+interface PrismaFault extends Error {
+  readonly meta?: {
+    readonly code?: unknown;
+    readonly driverAdapterError?: { readonly cause?: { readonly originalCode?: unknown } };
+  };
+}
+
+/** The fault with the server's code, if it has one, in place of Prisma's own, which look like the server's. */
+function withServerCode(fault: PrismaFault): Error {
+  const code = fault.meta?.code ?? fault.meta?.driverAdapterError?.cause?.originalCode;
+  const error = new Error(fault.message, { cause: fault });
+  return typeof code === "string" ? Object.assign(error, { code }) : error;
 }
 
 /** Prisma gives 64-bit integers as bigints; the store's own fit into numbers. */
