@@ -36,10 +36,15 @@ export interface UntypedOptions extends CreateOptions {
 
 type UntypedCreator = JobCreator<Json, Json, Json | undefined>;
 
+/** Of how many types the creators are kept in memory. */
+const creatorsMax = 1_000;
+
 /** Creates jobs by the name of their type. */
 export class UntypedJobs {
   readonly #client: Client;
   readonly #contract: ServiceContract;
+  /** The creators of types whose lane is recorded, for creates that name nothing but the type. */
+  readonly #creators = new Map<string, UntypedCreator>();
 
   constructor(client: Client, contract: ServiceContract) {
     this.#client = client;
@@ -99,6 +104,9 @@ export class UntypedJobs {
     const problem = objectProblem(call, options);
     if (problem !== null) return refusal<Value, Failure | InvalidOption>(problem);
     const { version, queue, chain = false, ...rest } = options;
+    const isPlain = version === undefined && queue === undefined && !chain;
+    const known = isPlain ? this.#creators.get(type) : undefined;
+    if (known !== undefined) return use(known, rest);
     const target = targetOf(this.#contract, type, version, queue);
     if (target instanceof InvalidOption) return refusal<Value, Failure | InvalidOption>(target);
     const creator: UntypedCreator = new JobCreator(
@@ -107,7 +115,10 @@ export class UntypedJobs {
     );
     const { unnamedLanes } = this.#client;
     const lane = { type, queue: target.queue, version: target.settings.version };
-    if (target.schema !== null || unnamedLanes.has(lane)) return use(creator, rest);
+    if (target.schema !== null || unnamedLanes.has(lane)) {
+      if (isPlain && this.#creators.size < creatorsMax) this.#creators.set(type, creator);
+      return use(creator, rest);
+    }
     return attempt<Value, Failure | InvalidOption>(async () => {
       const refused = await unnamedLanes.record(lane);
       return refused === null ? use(creator, rest) : Result.err(refused);
