@@ -43,10 +43,15 @@ export interface SyncUntypedOptions extends SyncCreateOptions, TypeOptions {}
 
 type UntypedCreator = JobCreator<Json, Json, Json | undefined>;
 
+/** Of how many types the creators are kept in memory. */
+const creatorsMax = 1_000;
+
 /** Creates jobs by the name of their type. */
 export class UntypedJobs {
   readonly #client: Client;
   readonly #contract: ServiceContract;
+  /** The creators of types whose lane is recorded, for creates that name nothing but the type. */
+  readonly #creators = new Map<string, UntypedCreator>();
 
   constructor(client: Client, contract: ServiceContract) {
     this.#client = client;
@@ -180,6 +185,9 @@ export class UntypedJobs {
     const problem = objectProblem(call, options);
     if (problem !== null) return problem;
     const { version, queue, chain = false, ...rest } = options;
+    const isPlain = version === undefined && queue === undefined && !chain;
+    const known = isPlain ? this.#creators.get(type) : undefined;
+    if (known !== undefined) return { creator: known, lane: null, rest };
     const target = targetOf(this.#contract, type, version, queue);
     if (target instanceof InvalidOption) return target;
     const creator: UntypedCreator = new JobCreator(
@@ -188,6 +196,7 @@ export class UntypedJobs {
     );
     const lane = { type, queue: target.queue, version: target.settings.version };
     const isKnown = target.schema !== null || this.#client.unnamedLanes.has(lane);
+    if (isKnown && isPlain && this.#creators.size < creatorsMax) this.#creators.set(type, creator);
     return { creator, lane: isKnown ? null : lane, rest };
   }
 }

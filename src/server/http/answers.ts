@@ -3,19 +3,19 @@
  * the id under which the log has more.
  */
 import { randomBytes } from "node:crypto";
-import type { Outgoing } from "./incoming.js";
+import type { HeaderList, Outgoing } from "./incoming.js";
 import { errorBody, type Refused } from "./refusal.js";
 import type { Answer } from "./route.js";
 
 /** Headers that every answer carries: nothing of it is for a page of another origin, and nothing is to be guessed. */
-const securityHeaders = {
-  "Cache-Control": "no-store",
-  "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
-  "Cross-Origin-Resource-Policy": "same-origin",
-  "Referrer-Policy": "no-referrer",
-  "X-Content-Type-Options": "nosniff",
-  "X-Frame-Options": "DENY",
-} as const;
+const securityHeaders: HeaderList = [
+  ...["Cache-Control", "no-store"],
+  ...["Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'"],
+  ...["Cross-Origin-Resource-Policy", "same-origin"],
+  ...["Referrer-Policy", "no-referrer"],
+  ...["X-Content-Type-Options", "nosniff"],
+  ...["X-Frame-Options", "DENY"],
+];
 
 /** What makes the request ids of this process its own, and how many it has given. */
 const requestPrefix = `req-${randomBytes(6).toString("base64url")}`;
@@ -31,16 +31,15 @@ export function freshRequestId(): string {
 export function outgoing(answer: Answer, requestId: string): Outgoing {
   const { status, body, text, stream, contentType = "application/json", headers } = answer;
   const content = stream ?? text ?? (body === undefined ? null : JSON.stringify(body));
-  return {
-    status,
-    content,
-    headers: {
-      ...securityHeaders,
-      "X-Request-Id": requestId,
-      ...(content === null ? null : { "Content-Type": contentType }),
-      ...headers,
-    },
-  };
+  const list = [...securityHeaders, "X-Request-Id", requestId];
+  if (content !== null) list.push("Content-Type", contentType);
+  for (const name in headers) list.push(name, headers[name] ?? "");
+  return { status, content, headers: list };
+}
+
+/** The same answer, with which the connection ends. */
+export function closing(answer: Outgoing): Outgoing {
+  return { ...answer, headers: [...answer.headers, "Connection", "close"] };
 }
 
 /** The head of an answer. The head of a stream is one, too, and the stream itself goes to nobody. */

@@ -6,12 +6,9 @@
  *
  * It serves sockets and, in one process, the command line alike.
  */
-import { RegExpRouter } from "hono/router/reg-exp-router";
-import { SmartRouter } from "hono/router/smart-router";
-import { TrieRouter } from "hono/router/trie-router";
 import type { z } from "zod";
 import type { ServedRequest } from "../../client/telemetry.js";
-import { freshRequestId, headOf, outgoing, refusalAnswer } from "./answers.js";
+import { closing, freshRequestId, headOf, outgoing, refusalAnswer } from "./answers.js";
 import type { Backend } from "./backend.js";
 import type { Caller } from "./caller.js";
 import { callerOf, checkNeed, type OriginGuard } from "./guard.js";
@@ -21,6 +18,7 @@ import { jsonSchemaOf, openApiDocument } from "./openapi.js";
 import { Refused, refusalOf, refused } from "./refusal.js";
 import { bodyBytesMax, bodyJson, checked, type QueryKinds, queryValues } from "./request-body.js";
 import type { Answer, Route } from "./route.js";
+import { Router } from "./router.js";
 import { routes as allRoutes } from "./routes/all.js";
 
 /** What the app is told of a request when it has been answered. */
@@ -65,20 +63,21 @@ interface Served {
 
 /** Makes an app. */
 export function createApp(options: AppOptions): App {
-  const router = new SmartRouter<Served>({ routers: [new RegExpRouter(), new TrieRouter()] });
+  const router = new Router<Served>();
   for (const route of [...allRoutes, documentRoute(options.backend.version)]) {
     const query = route.query?.strict();
     const served = { route, query, queryKinds: queryKindsOf(route.query) };
-    router.add(route.method.toUpperCase(), route.path.replaceAll(/\{(\w+)\}/g, ":$1"), served);
+    router.add(route.method.toUpperCase(), route.path, served);
   }
   const handle = (request: Incoming): Promise<Outgoing> => {
     const { method, path } = request;
     // Who asks for the head alone is answered as by GET; nothing of the body is sent.
-    const [matches, stash] = router.match(method === "HEAD" ? "GET" : method, path);
-    const [served, found] = matches[0] ?? [];
-    if (served === undefined || found === undefined)
-      return report(options, request, "unmatched", () => Promise.reject(unmatched(path, method)));
-    const params = stash === undefined ? found : indexed(found as Record<string, number>, stash);
+    const match = router.match(method === "HEAD" ? "GET" : method, path);
+    if (match === undefined) {
+      const refusal = unmatched(path, method, router.methods(path));
+      return report(options, request, "unmatched", () => Promise.reject(refusal));
+    }
+    const { found: served, params } = match;
     const route = served.route.path;
     const work = () =>
       report(options, request, route, (requestId) =>
@@ -121,23 +120,6 @@ function documentRoute(version: string): Route {
   };
 }
 
-/** The parameters of a path, which the router gives as places in what it matched. */
-function indexed(places: Record<string, number>, stash: readonly string[]): Record<string, string> {
-  const entries = Object.entries(places).map(([name, place]) => {
-    return [name, decoded(stash[place] ?? "")] as const;
-  });
-  return Object.fromEntries(entries);
-}
-
-function decoded(segment: string): string {
-  if (!segment.includes("%")) return segment;
-  try {
-    return decodeURIComponent(segment);
-  } catch {
-    return segment;
-  }
-}
-
 /** A request that has met its route. */
 interface Matched {
   readonly request: Incoming;
@@ -167,17 +149,16 @@ async function serve(
     header: (name) => request.header(name),
     path: request.path,
     search: request.search,
-    get signal() {
-      const { stopping } = options;
-      return stopping ? AbortSignal.any([request.signal, stopping]) : request.signal;
-    },
+    signal: () =>
+      options.stopping ? AbortSignal.any([request.signal, options.stopping]) : request.signal,
   });
 }
 
 /** Whether a request asks for an answer that goes on, which a page of another origin must not be able to read. */
 function isStream(request: Incoming): boolean {
   const accept = request.header("accept") ?? "";
-  return accept.includes("text/event-stream") || new URLSearchParams(request.search).has("stream");
+  if (accept.includes("text/event-stream")) return true;
+  return request.search !== "" && new URLSearchParams(request.search).has("stream");
 }
 
 async function findCaller(
@@ -230,6 +211,8 @@ async function report(
   const durationMs = clock.monotonic() - startedAt;
   const { method } = request;
   onRequest?.({ method, route, status, durationMs });
+  // Most requests succeed, and most servers log none of those.
+  if (refusal === undefined && logger.debug === undefined) return response;
   const fields = { requestId, method, route, status, durationMs: Math.round(durationMs) };
   const message = "Request.";
   if (refusal === undefined) logger.debug?.(fields, message);
@@ -244,8 +227,7 @@ function refuse({ backend, onRequest }: AppOptions, refusal: Refused): Outgoing 
   const seen = { method: "unreadable", route: "unmatched", status };
   onRequest?.({ ...seen, durationMs: 0 });
   backend.logger.info({ requestId, ...seen, reason }, "Request.");
-  const answer = refusalAnswer(refusal, null, requestId);
-  return { ...answer, headers: { ...answer.headers, Connection: "close" } };
+  return closing(refusalAnswer(refusal, null, requestId));
 }
 
 /** Something is wrong with the server. What it is goes to the log, and not to the caller. */
@@ -256,22 +238,12 @@ function internal(error: unknown, { logger }: Backend, requestId: string): Refus
 }
 
 /** The refusal of a path that no route has, or that none has with this method. */
-function unmatched(path: string, method: string): Refused {
-  const segments = path.split("/");
-  const allowed = allRoutes.filter((route) => {
-    const own = route.path.split("/");
-    return (
-      own.length === segments.length &&
-      own.every((part, index) =>
-        part.startsWith("{") ? segments[index] !== "" : part === segments[index],
-      )
-    );
-  });
-  if (allowed.length === 0) {
+function unmatched(path: string, method: string, methods: readonly string[]): Refused {
+  if (methods.length === 0) {
     const message = `There is no ${path}; see /v1/openapi.json.`;
     return refused("not_found", { reason: "route_not_found", message });
   }
-  const allow = [...new Set(allowed.map((route) => route.method.toUpperCase()))].join(", ");
+  const allow = methods.join(", ");
   const message = `${path} cannot be asked with ${method}; use ${allow}.`;
   const parts = { status: 405, reason: "method_not_allowed", message, details: { allow } };
   return refused("invalid_argument", parts);

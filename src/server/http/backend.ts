@@ -63,11 +63,16 @@ const contractFreshMs = 5_000;
 /** How many services are kept in memory. */
 const servicesMax = 1_000;
 
+/** For how many callers of a service what creates its jobs is kept in memory. */
+const creatorsMax = 100;
+
 interface Known {
   readonly accepted: AcceptedContract | null;
   readonly client: Client;
   readonly contract: ServiceContract;
   readonly signature: string | null;
+  /** What creates jobs for each caller, made once because a client on a caller's behalf costs more than a create. */
+  readonly creators: Map<Caller["actor"], UntypedJobs>;
   readAt: number;
 }
 
@@ -114,12 +119,13 @@ export class Services {
 
   /** What creates jobs of a service for a caller. */
   async creator(service: string, caller: Pick<Caller, "actor">): Promise<UntypedJobs> {
-    const known = this.#fresh(service) ?? (await this.#service(service));
-    const { client, contract } = known;
-    return new UntypedJobs(
-      { ...client, runtime: { ...client.runtime, actor: caller.actor } },
-      contract,
-    );
+    const { client, contract, creators } = this.#fresh(service) ?? (await this.#service(service));
+    const known = creators.get(caller.actor);
+    if (known !== undefined) return known;
+    const creator = new UntypedJobs(actingFor(client, caller), contract);
+    forgetOldest(creators, creatorsMax);
+    creators.set(caller.actor, creator);
+    return creator;
   }
 
   /** The contract that creates of a service are checked by; without job types where none was accepted. */
@@ -152,9 +158,10 @@ export class Services {
   }
 
   async #service(service: string): Promise<Known> {
+    const kept = this.#fresh(service);
+    if (kept !== undefined) return kept;
     const now = this.#parts.clock.monotonic();
     const known = this.#known.get(service);
-    if (known !== undefined && now - known.readAt < contractFreshMs) return known;
     const [record] = await this.#parts.engine.records([recordId.contract(service)]);
     const read = record ? readAccepted(record.body) : null;
     const accepted = read === "unreadable" ? null : read;
@@ -168,13 +175,18 @@ export class Services {
         ? { kind: "service", name: service, jobs: {} }
         : contractFrom(accepted.manifest);
     const client = createClient(this.#runtime(contract), contract, this.#activeTrace);
-    const fresh = { accepted, client, contract, signature, readAt: now };
-    const oldest = this.#known.size >= servicesMax ? this.#known.keys().next().value : undefined;
-    if (oldest !== undefined) this.#known.delete(oldest);
+    const fresh = { accepted, client, contract, signature, creators: new Map(), readAt: now };
+    forgetOldest(this.#known, servicesMax);
     this.#known.set(service, fresh);
     if (known === undefined) this.onNamed();
     return fresh;
   }
+}
+
+/** Makes room for one more. */
+function forgetOldest<Key>(entries: Map<Key, unknown>, entriesMax: number): void {
+  const [oldest] = entries.keys();
+  if (entries.size >= entriesMax && oldest !== undefined) entries.delete(oldest);
 }
 
 /** The same client on a caller's behalf; a request is named where it may change settings. */

@@ -22,6 +22,7 @@ export interface Incoming {
   readonly path: string;
   readonly search: string;
   readonly peer: Peer;
+  /** A header by its name in small letters; `null` where there is none. */
   header(name: string): string | null;
   /** Reads the body; gives `null` for one that is larger than allowed. */
   text(bytesMax: number): Promise<string | null>;
@@ -29,10 +30,13 @@ export interface Incoming {
   readonly signal: AbortSignal;
 }
 
+/** Headers as names and values in turn, which is how they are sent; nobody looks one up. */
+export type HeaderList = readonly string[];
+
 /** An answer. */
 export interface Outgoing {
   readonly status: number;
-  readonly headers: { readonly [name: string]: string };
+  readonly headers: HeaderList;
   readonly content: string | ReadableStream<Uint8Array> | null;
 }
 
@@ -55,7 +59,13 @@ export function incomingOf(request: Request, peer: Peer): Incoming {
 
 /** A `Response` of an answer. */
 export function responseOf({ status, headers, content }: Outgoing): Response {
-  return new Response(content, { status, headers });
+  return new Response(content, { status, headers: pairsOf(headers) });
+}
+
+/** Headers as pairs. */
+export function pairsOf(headers: HeaderList): [name: string, value: string][] {
+  const names = headers.filter((_, index) => index % 2 === 0);
+  return names.map((name, index) => [name, headers[index * 2 + 1] ?? ""]);
 }
 
 /** A request that came over a socket. */
@@ -93,7 +103,7 @@ export class SocketRequest implements Incoming {
   }
 
   header(name: string): string | null {
-    const value = this.#message.headers[name.toLowerCase()];
+    const value = this.#message.headers[name];
     return value === undefined ? null : Array.isArray(value) ? value.join(", ") : value;
   }
 
@@ -124,11 +134,12 @@ export class SocketRequest implements Incoming {
 /** Sends an answer over a socket. */
 export function send(response: ServerResponse, { status, headers, content }: Outgoing): void {
   if (typeof content === "string") {
-    response.writeHead(status, { ...headers, "Content-Length": Buffer.byteLength(content) });
+    const length = String(Buffer.byteLength(content));
+    response.writeHead(status, [...headers, "Content-Length", length]);
     response.end(content);
     return;
   }
-  response.writeHead(status, headers);
+  response.writeHead(status, [...headers]);
   if (content === null) {
     response.end();
     return;

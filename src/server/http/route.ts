@@ -24,8 +24,8 @@ export interface RouteRequest<Params = unknown, Query = unknown, Body = unknown>
   readonly search: string;
   readonly requestId: string;
   readonly limits: Limits;
-  /** Aborted when the caller has gone or the server stops. */
-  readonly signal: AbortSignal;
+  /** Makes a signal that is aborted when the caller has gone or the server stops. Most requests need none. */
+  readonly signal: () => AbortSignal;
 }
 
 /** What a route answers. Only one of `body`, `text` and `stream` is there; none for an empty answer. */

@@ -5,7 +5,7 @@
 import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from "node:http";
 import type { Duplex } from "node:stream";
 import type { App } from "./app.js";
-import type { Outgoing } from "./incoming.js";
+import { type Outgoing, pairsOf } from "./incoming.js";
 import { badArgument, type Refused, refused } from "./refusal.js";
 
 /** How long a refused caller may take to hear it: a connection that is cut while it sends may lose the refusal. */
@@ -85,7 +85,7 @@ function refusalOf(code: string): Refused | null {
 /** An answer as it goes over a connection that ends with it. */
 function wireText({ status, headers, content }: Outgoing): string {
   const body = typeof content === "string" ? content : "";
-  const all = { ...headers, "Content-Length": Buffer.byteLength(body) };
-  const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`);
+  const all = pairsOf([...headers, "Content-Length", String(Buffer.byteLength(body))]);
+  const lines = all.map(([name, value]) => `${name}: ${value}\r\n`);
   return `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\n${lines.join("")}\r\n${body}`;
 }

@@ -1,7 +1,7 @@
 // Where a server may listen, and what it says where it may not; TLS and client certificates, with authorities that the
 // test makes itself.
 import { once } from "node:events";
-import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { type RequestOptions, request } from "node:https";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";

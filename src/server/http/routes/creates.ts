@@ -167,11 +167,14 @@ export const createRoutes: readonly Route[] = [
 
 type CreateRequest = RouteRequest<undefined, undefined, CreateIn>;
 
+/** What a create needs to know of the request that brings it, alone or with others. */
+type RequestOfCreate = Pick<RouteRequest, "backend" | "caller" | "header" | "requestId">;
+
 /** Creates one job, under its Idempotency-Key if it has one. */
 export async function createOne(request: CreateRequest): Promise<Answer> {
   const { backend, body, caller } = request;
   const key = request.header("idempotency-key");
-  if (key === null) return submitOne(request);
+  if (key === null) return createdAnswer(await submit(request, body));
   const { engine } = backend;
   const jobId = body.id ?? backend.ids.jobId();
   const { service, type } = body;
@@ -181,8 +184,8 @@ export async function createOne(request: CreateRequest): Promise<Answer> {
   const keyed = await keyedCreate({ engine, caller, key, hash, jobId });
   if (keyed.kind === "existing")
     return createdAnswer({ outcome: "existing", id: keyed.jobId, service, type });
-  const asked = { ...request, body: { ...body, id: keyed.jobId } };
-  const created = await submit(asked).catch(async (error: unknown) => {
+  const named = { ...body, id: keyed.jobId };
+  const created = await submit(request, named).catch(async (error: unknown) => {
     // Whoever was slow with this key has created the very job by now.
     if (body.id === undefined && error instanceof JobExists)
       return { outcome: "existing", id: keyed.jobId, service, type } as const;
@@ -204,7 +207,7 @@ async function createMany(
   for (const body of request.body.jobs) {
     // A job may wait for one that comes before it.
     if (body.blockers !== undefined) await Promise.all(entries);
-    const entry = submit({ ...request, body }).catch((error: unknown) => {
+    const entry = submit(request, body).catch((error: unknown) => {
       const refusal = refusalOf(error);
       if (refusal === null) throw error;
       return { outcome: "refused", error: errorBody(refusal) };
@@ -214,16 +217,12 @@ async function createMany(
   return ok({ entries: await Promise.all(entries) });
 }
 
-async function submitOne(request: CreateRequest): Promise<Answer> {
-  return createdAnswer(await submit(request));
-}
-
-async function submit(request: CreateRequest): Promise<CreatedBody> {
-  const { backend, caller, body } = request;
+async function submit(request: RequestOfCreate, body: CreateIn): Promise<CreatedBody> {
+  const { backend, caller } = request;
   if (body.queue !== undefined) checkQueueName(backend, body.queue);
   const { service, type } = body;
   const untyped = await backend.services.creator(service, caller);
-  const options = { ...optionsOf(body), context: contextOf(request) };
+  const options = { ...optionsOf(body), context: contextOf(request, body) };
   const submitted = await untyped.submit(type, payloadOf(body), options);
   if (submitted.isErr()) throw submitted.error;
   return createdBody(body, submitted.value);
@@ -255,9 +254,8 @@ export function payloadOf(body: Pick<CreateIn, "payload" | "payload_base64">): J
 /** The options of a create, from its body. */
 function optionsOf(body: CreateIn): UntypedOptions {
   const { service: _s, type: _t, payload: _p, payload_base64: _b, blockers, ...rest } = body;
-  const options = Object.fromEntries(
-    Object.entries(rest).filter(([, value]) => value !== undefined),
-  );
+  // The body was JSON, so that what was not given is not there, either.
+  const options = rest as Omit<UntypedOptions, "blockers">;
   if (blockers === undefined) return options;
   return {
     ...options,
@@ -268,7 +266,10 @@ function optionsOf(body: CreateIn): UntypedOptions {
 }
 
 /** The request and trace of a create: its own, or those of the request that brings it. */
-function contextOf({ backend, body, header, requestId }: CreateRequest): Partial<JobContext> {
+function contextOf(
+  { backend, header, requestId }: RequestOfCreate,
+  body: CreateIn,
+): Partial<JobContext> {
   const { requestId: named = requestId, traceparent, tracestate } = body.context ?? {};
   // Where requests are recorded, the active span is of the trace that the headers name.
   const isRecorded = traceparent === undefined && backend.telemetry?.recorder() != null;

@@ -96,7 +96,7 @@ async function jobEvents(request: OfJobEvents): Promise<Answer> {
   checkNeed(caller, "admin.stream");
   // A job that is not there is said so at once, and not by a stream without events.
   await ref.events().orThrow();
-  const { signal } = request;
+  const signal = request.signal();
   const last = request.header("last-event-id");
   return eventStream({ clock: backend.clock, limits, signal }, (ends) =>
     ownEvents(ref, request, last, ends, params.id),
@@ -140,7 +140,7 @@ async function feed(request: FeedRequest): Promise<Answer> {
   const { backend, query, limits, caller } = request;
   if (!wantsStream(request)) return feedPage(request);
   checkNeed(caller, "admin.stream");
-  const { signal } = request;
+  const signal = request.signal();
   const given = request.header("last-event-id") ?? query.cursor ?? null;
   const isCursor = given !== null && (given === feedStart || feedCursorPattern.test(given));
   const cursor = isCursor ? given : null;
@@ -157,7 +157,7 @@ async function feedPage({ backend: { engine }, query, signal }: FeedRequest): Pr
   const entries: unknown[] = [];
   let last = cursor === feedStart ? null : cursor;
   let looked = 0;
-  for await (const { cursor: at, event } of engine.tail(last, signal, "stored")) {
+  for await (const { cursor: at, event } of engine.tail(last, signal(), "stored")) {
     last = at;
     if (matches(event, query)) entries.push({ cursor: at, event: eventBody(event) });
     if (entries.length >= limit || ++looked >= lookedMax) break;

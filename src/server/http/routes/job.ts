@@ -226,7 +226,7 @@ export const jobRoutes: readonly Route[] = [
     handle: async (request) => {
       const { timeoutMs } = request.query;
       const ref = refOf(request);
-      await ref.wait({ timeoutMs, signal: request.signal });
+      await ref.wait({ timeoutMs, signal: request.signal() });
       const job = await details(request);
       return ok({ done: isEnded(job.state), job: jobBody(job) });
     },

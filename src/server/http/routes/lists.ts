@@ -140,7 +140,7 @@ async function listJobs(request: ListRequest): Promise<Answer> {
   const ask = pageAskOf(query);
   if (query.stream === "ndjson") {
     checkNeed(caller, "admin.stream");
-    const parts = { clock: backend.clock, limits, signal: request.signal, endAfterMs: streamMs };
+    const parts = { clock: backend.clock, limits, signal: request.signal(), endAfterMs: streamMs };
     return lineStream(parts, (ends) => rowLines(backend, filter, ends));
   }
   return pageAnswer(await backend.engine.query("jobs", { filter, ...ask }), request, rowBody);

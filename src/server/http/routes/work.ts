@@ -141,7 +141,7 @@ export const workRoutes: readonly Route[] = [
 async function claim(
   request: RouteRequest<undefined, undefined, z.output<typeof claimIn>>,
 ): Promise<Answer> {
-  const { backend, caller, body, signal } = request;
+  const { backend, caller, body } = request;
   checkService(caller, body.service);
   const agent = caller.agent ?? body.agent;
   if (caller.agent !== undefined && body.agent !== undefined && body.agent !== caller.agent) {
@@ -152,7 +152,7 @@ async function claim(
   if (lacksVault(await backend.services.runtime(service))) throw keysMissing(service);
   const worker = workerName(caller, body.worker);
   await backend.presence.note({ service, instance: worker, types, ...(agent && { agent }) });
-  const { jobs, nextDueAt } = await claimWork(backend, { ...body, worker }, signal);
+  const { jobs, nextDueAt } = await claimWork(backend, { ...body, worker }, request.signal());
   return ok({
     jobs: jobs.map(({ job, leaseUntil }) => ({
       job: workBody(job),
