@@ -84,13 +84,13 @@ let answeredAt = Number.NEGATIVE_INFINITY;
 function listen(first: Asked): void {
   let asked: Asked | undefined = first;
   let isFollowing = performance.now() - answeredAt < 2 * lookoutMs;
-  while (asked !== undefined) {
-    if (asked === "close") return close();
+  while (asked !== undefined && asked !== "close") {
     port?.postMessage(respond(asked));
     answeredAt = performance.now();
     asked = isFollowing && isLone(asked) ? nextWithin(lookoutMs) : undefined;
     isFollowing = true;
   }
+  if (asked === "close") close();
 }
 
 function isLone(request: Request<Operation, Operation>): boolean {
