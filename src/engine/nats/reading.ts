@@ -39,7 +39,7 @@ const waitingMax = 2 * appliedMax;
 
 /** From so many messages at once on, more are gathered for a while: a reader needs less for each of many. */
 const busyFrom = 200;
-const gatherMs = 100;
+const gatherMs = 200;
 
 const noMessage = 100;
 
