@@ -50,8 +50,13 @@ describe("the pace of a server", () => {
     expect(await server.send(50, 100)).toBeGreaterThan(90);
   });
 
-  it("sends many messages together, whatever each costs", async () => {
+  it("lets many messages go one by one where each is cheap", async () => {
     const server = new TimedServer(0.03, 3);
+    expect(await server.send(400, 100)).toBe(100);
+  });
+
+  it("sends many messages together where each is dear", async () => {
+    const server = new TimedServer(0.2, 3);
     expect(await server.send(400, 100)).toBeLessThan(10);
   });
 

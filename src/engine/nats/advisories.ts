@@ -2,13 +2,14 @@
  * Advisories: the server says when it has offered a ticket too often and offers it no more. Nobody could start its job,
  * and nobody ever will, so that the job ends as dead. This is a net: a ticket is taken up or dropped long before.
  */
+
 import { decide } from "../../core/decide.js";
 import type { Actor, Job } from "../../core/job.js";
 import type { Change } from "../engine.js";
-import { eventOf } from "./entry.js";
+import { eventOf, tokenOf } from "../event-text.js";
 import type { Log } from "./log.js";
 import type { Port } from "./port.js";
-import { type Subjects, tokenOf } from "./subjects.js";
+import type { Subjects } from "./subjects.js";
 
 /** How many advisories one look acts on. */
 const actMax = 500;

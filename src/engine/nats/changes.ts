@@ -19,6 +19,7 @@ import { type HeldDeleted, heldRecordId } from "./held-deleted.js";
 import type { KeyedCreate } from "./keys.js";
 import type { Appended } from "./log.js";
 import type { EngineParts } from "./parts.js";
+import { createPlain, endPlain } from "./plain.js";
 import type { Publication } from "./port.js";
 import { removeLog } from "./removal.js";
 
@@ -28,6 +29,7 @@ export type ChangedBy = "worker" | "outside";
 /** How often a change looks again because tickets came in between. */
 const roundsMax = 50;
 
+const appended: AppendOutcome = { outcome: "appended" };
 const conflict: AppendOutcome = { outcome: "conflict" };
 const exists: AppendOutcome = { outcome: "exists" };
 
@@ -58,7 +60,14 @@ export class Changes {
   }
 
   /** Appends one change with its records. */
-  async append(change: Change, by: ChangedBy): Promise<AppendOutcome> {
+  append(change: Change, by: ChangedBy): Promise<AppendOutcome> {
+    const plain =
+      by === "worker" ? endPlain(this.#context, change) : createPlain(this.#context, change);
+    if (plain === null) return this.#append(change, by);
+    return plain.then((isStored) => (isStored ? appended : this.#append(change, by)), faulted);
+  }
+
+  async #append(change: Change, by: ChangedBy): Promise<AppendOutcome> {
     try {
       const append = () => this.#appendEvent(change, by);
       const outcome = hasRecords(change)
@@ -66,8 +75,7 @@ export class Changes {
         : await append();
       return outcome === "overtaken" ? conflict : outcome;
     } catch (error) {
-      if (isStoreError(error)) return { outcome: "faulted", error };
-      throw error;
+      return faulted(error);
     }
   }
 
@@ -409,6 +417,11 @@ export class Changes {
     }
     hint("ready", service);
   }
+}
+
+function faulted(error: unknown): AppendOutcome {
+  if (isStoreError(error)) return { outcome: "faulted", error };
+  throw error;
 }
 
 function hasRecords({ records }: Change): boolean {

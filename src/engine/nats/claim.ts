@@ -7,10 +7,11 @@ import { claimVerdict, expiredEvent, startedEvent } from "../../core/decide.js";
 import { evolve } from "../../core/evolve.js";
 import type { Job } from "../../core/job.js";
 import type { ClaimAsk, ClaimedJob, ClaimLane } from "../engine.js";
+import { eventOf } from "../event-text.js";
 import { type QueueSettings, recordId } from "../record.js";
 import { type CapPlace, type CapScope, capsOf } from "./caps.js";
 import type { Changes } from "./changes.js";
-import { eventOf, foldMessages, type LoggedJob, messageOf, type StartFacts } from "./entry.js";
+import { createdJob, type LoggedJob, messageOf, type StartFacts } from "./entry.js";
 import type { Held } from "./held.js";
 import type { EngineParts } from "./parts.js";
 import type { Delivery } from "./port.js";
@@ -269,7 +270,8 @@ export class Claims {
     deliveries: readonly Delivery[],
     worker: string,
   ): Promise<Started> {
-    const found = await Promise.all(deliveries.map((delivery) => this.#look(delivery)));
+    const looks: readonly Look[] = deliveries.map((delivery) => this.#look(delivery));
+    const found: readonly Candidate[] = areKnown(looks) ? looks : await Promise.all(looks);
     const startable = found.filter(({ verdict }) => verdict === "start");
     const withPlace = await this.#takePlaces(lane, startable);
     const claimed = withPlace.map((candidate) => this.#start(lane, candidate, worker));
@@ -289,33 +291,48 @@ export class Claims {
   }
 
   /** What a ticket's job has come to. A fresh creation is all there is of its job, unless the start is refused. */
-  async #look(delivery: Delivery): Promise<Candidate> {
-    const { log, subjects, newEventId } = this.#context;
+  #look(delivery: Delivery): Look {
     const event = eventOf(delivery);
     const isFresh = event.name === "created" && !delivery.isRedelivery;
-    const logged = isFresh
-      ? foldMessages(subjects.prefix, [delivery])
-      : await log.load(event.jobId);
-    const verdict = await this.#verdict(delivery, logged);
-    return { delivery, logged, verdict, claim: newEventId() };
+    if (!isFresh) return this.#lookIntoLog(delivery, this.#context.log.load(event.jobId));
+    const logged = createdJob(event, delivery.seq);
+    const verdict = this.#verdict(delivery, logged);
+    if (typeof verdict !== "string") return this.#lookIntoLog(delivery, logged);
+    return { delivery, logged, verdict, claim: this.#context.newEventId() };
   }
 
-  async #verdict(delivery: Delivery, logged: LoggedJob): Promise<Verdict> {
-    const { keys, leases, now } = this.#context;
+  async #lookIntoLog(
+    delivery: Delivery,
+    found: LoggedJob | Promise<LoggedJob>,
+  ): Promise<Candidate> {
+    const logged = await found;
+    const verdict = await this.#verdict(delivery, logged);
+    return { delivery, logged, verdict, claim: this.#context.newEventId() };
+  }
+
+  #verdict(delivery: Delivery, logged: LoggedJob): Verdict | Promise<Verdict> {
+    const { now } = this.#context;
     const { job } = logged;
     // What was read is older than the ticket itself: it is offered again.
     if (logged.lastSeq < delivery.seq) return "leave";
     if (job === null || delivery.seq < logged.ticketSeq) return "drop";
-    if (job.state === "active") {
-      const lease = await leases.of(logged);
-      return lease && lease.until > now() ? "leave" : "drop";
-    }
+    if (job.state === "active") return this.#verdictOnActive(logged);
     if (job.state !== "pending" && job.state !== "retry") return "drop";
     // A ticket of an earlier start does not shorten the wait. One that was written when the time had come counts, even if
     // the clock has gone back since.
     if (job.runAt > now() && eventOf(delivery).at < job.runAt) return "drop";
-    if (job.key && !(await keys.hasSlot(job))) return "drop";
+    if (job.key) return this.#verdictOnKeyed(job);
     return claimVerdict(job, now()) === "expire" ? "expire" : "start";
+  }
+
+  async #verdictOnActive(logged: LoggedJob): Promise<Verdict> {
+    const lease = await this.#context.leases.of(logged);
+    return lease && lease.until > this.#context.now() ? "leave" : "drop";
+  }
+
+  async #verdictOnKeyed(job: Job): Promise<Verdict> {
+    if (!(await this.#context.keys.hasSlot(job))) return "drop";
+    return claimVerdict(job, this.#context.now()) === "expire" ? "expire" : "start";
   }
 
   /** Takes places under every cap of a lane; who gets none is offered again. */
@@ -348,37 +365,60 @@ export class Claims {
     );
   }
 
-  async #start(lane: OpenLane, candidate: Candidate, worker: string): Promise<ClaimedJob | null> {
-    const { log, port, held, subjects, session, newEventId } = this.#context;
+  #start(lane: OpenLane, candidate: Candidate, worker: string): Promise<ClaimedJob | null> {
+    return this.#store(lane, candidate, candidate.logged, worker).then(
+      (claimed) => claimed ?? this.#startAgain(lane, candidate, worker),
+    );
+  }
+
+  /** Stores the start of a job as it was found; gives `null` if something came in between. */
+  #store(
+    lane: OpenLane,
+    { delivery: { reply } }: Candidate,
+    logged: LoggedJob,
+    worker: string,
+  ): Promise<ClaimedJob | null> {
+    const { log, held, subjects, session, newEventId } = this.#context;
+    const { job } = logged;
+    if (job === null) return Promise.resolve(null);
+    // A clock may have gone back since the ticket was written; nothing starts before it is due.
+    const now = Math.max(this.#context.now(), job.runAt);
+    const origin = { eventId: newEventId(), actor: `worker:${worker}` } as const;
+    const started = startedEvent(job, origin, worker, now);
+    const caps = lane.caps.map(({ id }) => id);
+    const facts: StartFacts = { leaseUntil: now + lane.ask.leaseMs, session, caps };
+    const expect = { filter: subjects.jobFilter(job.service, job.id), seq: logged.lastSeq };
+    const message = messageOf(subjects.event(started), started, expect, facts);
+    return log.append({ jobId: job.id, message }).then((publication) => {
+      if (publication.outcome !== "stored") return null;
+      const active = evolve(job, started).job;
+      if (active === null) throw new Error(`Job ${job.id} was started and is gone.`);
+      const starts = new Map(logged.starts).set(active.token, facts);
+      const next = { ...logged, job: active, lastSeq: publication.seq, starts };
+      held.set(job.id, active.token, { delivery: { reply }, logged: next });
+      return { job: active, leaseUntil: facts.leaseUntil };
+    });
+  }
+
+  /** Something came in between: looks at the job again, and starts it if it still may. */
+  async #startAgain(
+    lane: OpenLane,
+    candidate: Candidate,
+    worker: string,
+  ): Promise<ClaimedJob | null> {
+    const { log, port } = this.#context;
     const { delivery } = candidate;
-    let { logged } = candidate;
-    for (let round = 0; round < roundsMax; round++) {
-      const { job } = logged;
-      if (job === null) break;
-      // A clock may have gone back since the ticket was written; nothing starts before it is due.
-      const now = Math.max(this.#context.now(), job.runAt);
-      const origin = { eventId: newEventId(), actor: `worker:${worker}` } as const;
-      const started = startedEvent(job, origin, worker, now);
-      const facts: StartFacts = {
-        leaseUntil: now + lane.ask.leaseMs,
-        session,
-        caps: lane.caps.map(({ id }) => id),
-      };
-      const expect = { filter: subjects.jobFilter(job.service, job.id), seq: logged.lastSeq };
-      const message = messageOf(subjects.event(started), started, expect, facts);
-      const publication = await log.append({ jobId: job.id, message });
-      if (publication.outcome === "stored") {
-        const active = evolve(job, started).job;
-        if (active === null) throw new Error(`Job ${job.id} was started and is gone.`);
-        const starts = new Map(logged.starts).set(active.token, facts);
-        const next = { ...logged, job: active, lastSeq: publication.seq, starts };
-        held.set(job.id, active.token, { delivery, logged: next });
-        return { job: active, leaseUntil: facts.leaseUntil };
-      }
-      logged = await log.load(job.id);
+    const before = candidate.logged.job;
+    if (before === null) return null;
+    for (let round = 1; round < roundsMax; round++) {
+      const logged = await log.load(before.id);
       const verdict = await this.#verdict(delivery, logged);
       // The places were taken for one token.
-      if (verdict === "start" && logged.job?.token === job.token) continue;
+      if (verdict === "start" && logged.job?.token === before.token) {
+        const claimed = await this.#store(lane, candidate, logged, worker);
+        if (claimed) return claimed;
+        continue;
+      }
       await this.#freePlaces(lane.caps, candidate);
       if (verdict === "start") port.giveBack(delivery);
       if (verdict === "drop") await port.acknowledge([delivery]);
@@ -410,6 +450,11 @@ async function allStarted(
   return jobs;
 }
 
+/** Whether nothing has to be waited for. */
+function areKnown(looks: readonly Look[]): looks is readonly Candidate[] {
+  return !looks.some((look) => look instanceof Promise);
+}
+
 /** A ticket with its job. */
 interface Candidate {
   readonly delivery: Delivery;
@@ -418,6 +463,9 @@ interface Candidate {
   /** Tells this claim of the job from others. */
   readonly claim: string;
 }
+
+/** A ticket with its job, at once or when that was read. */
+type Look = Candidate | Promise<Candidate>;
 
 function placeFor({ logged: { job }, claim }: Candidate, now: number): CapPlace {
   return { id: job?.id ?? "", token: (job?.token ?? 0) + 1, since: now, by: claim };

@@ -25,6 +25,7 @@ import type {
   WakeTopic,
 } from "../engine.js";
 import { StoreClosed, transactionsNotSupported } from "../errors.js";
+import { eventOf, unreadable } from "../event-text.js";
 import { feedPosition } from "../feed-position.js";
 import { openProjection } from "../projection/open.js";
 import type { Projection, ProjectionStatus } from "../projection/projection.js";
@@ -37,7 +38,6 @@ import { Caps } from "./caps.js";
 import { type ChangedBy, Changes } from "./changes.js";
 import { Claims } from "./claim.js";
 import { openConnection } from "./connection.js";
-import { eventOf, unreadable } from "./entry.js";
 import { Held } from "./held.js";
 import { JetStreamPort } from "./jetstream.js";
 import { Keys } from "./keys.js";

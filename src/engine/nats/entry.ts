@@ -1,11 +1,11 @@
 /**
  * Events as messages: the body is the event, and headers carry what belongs to the message alone.
  */
-import type { JobEvent } from "../../core/event.js";
+import type { EventOf, JobEvent } from "../../core/event.js";
 import { evolve } from "../../core/evolve.js";
 import type { Job } from "../../core/job.js";
+import { eventOf } from "../event-text.js";
 import type { OutgoingMessage, StoredMessage } from "./port.js";
-import { tokenOf } from "./subjects.js";
 
 const leaseHeader = "Millrace-Lease-Until";
 const sessionHeader = "Millrace-Session";
@@ -72,47 +72,19 @@ export function messageOf(
   return expect === undefined ? message : { ...message, expect };
 }
 
-/** The name under which a message goes that holds no event. No fold knows it. */
-export const unreadable = "unreadable";
-
-/**
- * The event that a message holds. Users may only publish under their own names, so that an event counts only where
- * its subject names it; whatever else lies in the log is given as an event that no fold knows.
- */
-export function eventOf({ subject, body }: StoredMessage): JobEvent {
-  const event = parsedEvent(body);
-  if (event !== null && names(subject, event)) return event;
-  const [, , service, type, jobId] = subject.split(".");
-  return { name: unreadable, service, type, jobId } as unknown as JobEvent;
-}
-
-function parsedEvent(body: string): JobEvent | null {
-  try {
-    const value: unknown = JSON.parse(body);
-    return typeof value === "object" && value !== null ? (value as JobEvent) : null;
-  } catch {
-    return null;
-  }
-}
-
-/** Whether a subject is that of an event, or of a ticket that the event is. */
-function names(subject: string, { service, type, jobId, name }: JobEvent): boolean {
-  if (typeof service !== "string" || typeof type !== "string" || typeof jobId !== "string")
-    return false;
-  const named = `.${tokenOf(service)}.${tokenOf(type)}.${tokenOf(jobId)}.${name}`;
-  const from = subject.indexOf(".", subject.indexOf(".") + 1);
-  const next = subject.charAt(from + named.length);
-  return subject.startsWith(named, from) && (next === "" || next === ".");
-}
-
 /** What the message of a start says besides its event. */
-export function startFactsOf({ header }: StoredMessage): StartFacts {
-  const caps = header(capsHeader);
+export function startFactsOf(message: StoredMessage): StartFacts {
+  const caps = message.header(capsHeader);
   return {
-    leaseUntil: Number(header(leaseHeader) ?? 0),
-    session: header(sessionHeader) ?? "",
+    leaseUntil: leaseUntilOf(message),
+    session: message.header(sessionHeader) ?? "",
     caps: caps === undefined ? [] : capsFrom(caps),
   };
+}
+
+/** Until when the lease of a start stands, as its message says. */
+export function leaseUntilOf(message: StoredMessage): number {
+  return Number(message.header(leaseHeader) ?? 0);
 }
 
 /** The caps that a header lists. What is no list counts under none. */
@@ -150,6 +122,23 @@ export const noJob: LoggedJob = {
   deletedAt: 0,
   starts: new Map(),
 };
+
+/** A job of which nothing but its creation is in the log, and that with a ticket. */
+export function createdJob(event: EventOf<"created">, seq: number): LoggedJob {
+  const { job } = evolve(null, event);
+  const place = [seq];
+  return {
+    job,
+    events: [event],
+    seqs: place,
+    creations: place,
+    lastSeq: seq,
+    existed: true,
+    ticketSeq: seq,
+    deletedAt: 0,
+    starts: noJob.starts,
+  };
+}
 
 /** Folds messages in the order of the log onto what is known of a job. */
 export function foldMessages(

@@ -2,11 +2,11 @@
  * What this process holds: the jobs that it claimed, as it knows them, each with the delivery to be acknowledged.
  */
 import type { LoggedJob } from "./entry.js";
-import type { Delivery } from "./port.js";
+import type { Acknowledgeable } from "./port.js";
 
 /** A claimed job. */
 export interface HeldJob {
-  readonly delivery: Delivery;
+  readonly delivery: Acknowledgeable;
   logged: LoggedJob;
 }
 
@@ -23,7 +23,7 @@ export class Held {
   }
 
   /** Lets go of a job; gives the delivery to be acknowledged. */
-  take(id: string, token: number): Delivery | undefined {
+  take(id: string, token: number): Acknowledgeable | undefined {
     const held = this.get(id, token);
     this.#jobs.delete(nameOf(id, token));
     return held?.delivery;

@@ -3,11 +3,12 @@
  * and reads only what a service may be allowed to: by direct get, and by consumers of one filter.
  */
 import { setTimeout as delay } from "node:timers/promises";
-import type { Msg, MsgHdrs, NatsConnection } from "@nats-io/transport-node";
+import type { Msg, NatsConnection } from "@nats-io/transport-node";
 import { type BatchAnswer, Batcher } from "../batching.js";
 import { type ApiError, apiFault, mayPass, thrownFault } from "./faults.js";
 import type { NatsLibrary } from "./libraries.js";
 import type {
+  Acknowledgeable,
   ConsumerConfig,
   Delivery,
   OutgoingMessage,
@@ -17,18 +18,20 @@ import type {
   StreamName,
 } from "./port.js";
 import type { Topology } from "./provision.js";
-import { statusOf } from "./raw-headers.js";
+import { rawHeaders, statusOf } from "./raw-headers.js";
 import {
+  deliveredText,
   directMessage,
   follow,
   placeOf,
   type ReadingFrom,
+  ReadMessage,
   readAll,
   readDirect,
   readLastOfEach,
-  storedMessage,
 } from "./reading.js";
 import { Requests } from "./requests.js";
+import { Sender } from "./sending.js";
 
 /** How long a fetch waits for what the server has at once. */
 const fetchTimeoutMs = 5_000;
@@ -57,6 +60,8 @@ const deliveriesMax = 1_000;
 /** How long the consumer is there that was asked for the time. */
 const clockOutlivesNs = 1e8;
 
+const conflict: Publication = { outcome: "conflict" };
+
 interface Answer {
   readonly seq?: number;
   readonly error?: ApiError;
@@ -70,8 +75,9 @@ export class JetStreamPort implements Port {
   readonly #url: string;
   readonly #inboxPrefix: string | undefined;
   readonly #readsEverything: boolean;
+  readonly #sender: Sender;
   readonly #requests: Requests;
-  readonly #acks: Batcher<Delivery, void>;
+  readonly #acks: Batcher<Acknowledgeable, void>;
   readonly #clockFilter: string;
   #batches = 0;
 
@@ -93,40 +99,36 @@ export class JetStreamPort implements Port {
     this.#url = options.url;
     this.#inboxPrefix = options.inboxPrefix;
     this.#readsEverything = options.readsEverything;
-    this.#requests = new Requests(options.connection, this.#nats.createInbox(this.#inboxPrefix));
-    this.#acks = new Batcher<Delivery, void>((deliveries) => this.#confirm(deliveries), {
+    this.#sender = new Sender(options.connection);
+    const inbox = this.#nats.createInbox(this.#inboxPrefix);
+    this.#requests = new Requests(options.connection, this.#sender, inbox);
+    this.#acks = new Batcher<Acknowledgeable, void>((deliveries) => this.#confirm(deliveries), {
       weightMax: ackBatchMax,
       weigh: () => 1,
     });
     this.#clockFilter = options.clockFilter;
   }
 
-  async publish(
-    _stream: StreamName,
-    messages: readonly OutgoingMessage[],
-  ): Promise<readonly Publication[]> {
-    const answers = messages.map(async (message) =>
-      this.#publication(await this.#send(message, this.#headers(message))),
-    );
-    return Promise.all(answers);
+  publish(_stream: StreamName, message: OutgoingMessage): Promise<Publication> {
+    return this.#send(message, this.#headers(message));
   }
 
   async publishTogether(messages: readonly OutgoingMessage[]): Promise<readonly Publication[]> {
     const [first] = messages;
-    if (first && messages.length === 1) return this.publish("jobs", messages);
+    if (first && messages.length === 1) return [await this.publish("jobs", first)];
     this.#batches += 1;
     const id = `${this.#connection.info?.client_id ?? 0}-${this.#batches}-${this.#nats.nuid.next()}`;
-    let committed: Promise<Answer> | null = null;
+    let committed: Promise<Publication> | null = null;
     for (const [index, message] of messages.entries()) {
       const place = `Nats-Batch-Id: ${id}\r\nNats-Batch-Sequence: ${index + 1}\r\n`;
       if (index < messages.length - 1) {
         const headers = this.#headers(message, place);
-        this.#connection.publish(message.subject, message.body, { headers });
+        this.#sender.send({ subject: message.subject, body: message.body, headers });
       } else {
         committed = this.#send(message, this.#headers(message, `${place}Nats-Batch-Commit: 1\r\n`));
       }
     }
-    const answer = this.#publication((await committed) ?? {});
+    const answer = (await committed) ?? conflict;
     if (answer.outcome === "conflict") return messages.map(() => answer);
     return messages.map((_, index) => ({
       outcome: "stored",
@@ -198,7 +200,7 @@ export class JetStreamPort implements Port {
             if (deliveries.length > 0) resolve(deliveries);
             else reject(thrownFault(error, this.#url));
           } else if (message.data.length > 0) {
-            deliveries.push(deliveryOf(message));
+            deliveries.push(new ReadDelivery(message));
             if (deliveries.length === limit) finish();
           } else if (statusOf(message) === noResponders) {
             end();
@@ -206,11 +208,11 @@ export class JetStreamPort implements Port {
           } else finish();
         },
       });
-      this.#connection.publish(
-        `${this.#api}.CONSUMER.MSG.NEXT.${this.#topology.jobsStream}.${consumer}`,
-        JSON.stringify({ batch: limit, no_wait: true }),
-        { reply: inbox },
-      );
+      this.#sender.send({
+        subject: `${this.#api}.CONSUMER.MSG.NEXT.${this.#topology.jobsStream}.${consumer}`,
+        body: JSON.stringify({ batch: limit, no_wait: true }),
+        reply: inbox,
+      });
     });
   }
 
@@ -243,27 +245,27 @@ export class JetStreamPort implements Port {
     return ts === undefined ? Date.now() : Date.parse(ts);
   }
 
-  async acknowledge(deliveries: readonly Delivery[]): Promise<void> {
+  async acknowledge(deliveries: readonly Acknowledgeable[]): Promise<void> {
     await Promise.all(deliveries.map((delivery) => this.#acks.call(delivery)));
   }
 
   /** The server takes acknowledgements of one consumer in their order, so that the last answer stands for all. */
-  async #confirm(deliveries: readonly Delivery[]): Promise<readonly BatchAnswer<void>[]> {
+  async #confirm(deliveries: readonly Acknowledgeable[]): Promise<readonly BatchAnswer<void>[]> {
     const last = new Map(deliveries.map((delivery) => [consumerOf(delivery), delivery]));
     const confirmed = [...last.values()];
     const asked = new Set(confirmed);
     for (const delivery of deliveries)
-      if (!asked.has(delivery)) this.#connection.publish(delivery.reply, "+ACK");
+      if (!asked.has(delivery)) this.#sender.send({ subject: delivery.reply, body: "+ACK" });
     await Promise.all(confirmed.map(({ reply }) => this.#request(reply, "+ACK")));
     return deliveries.map(() => ({ answer: undefined }));
   }
 
-  working(deliveries: readonly Delivery[]): void {
-    for (const { reply } of deliveries) this.#connection.publish(reply, "+WPI");
+  working(deliveries: readonly Acknowledgeable[]): void {
+    for (const { reply } of deliveries) this.#sender.send({ subject: reply, body: "+WPI" });
   }
 
-  giveBack({ reply }: Delivery): void {
-    this.#connection.publish(reply, "-NAK");
+  giveBack({ reply }: Acknowledgeable): void {
+    this.#sender.send({ subject: reply, body: "-NAK" });
   }
 
   follow(
@@ -281,7 +283,7 @@ export class JetStreamPort implements Port {
   }
 
   hint(subject: string, from: string): void {
-    if (!this.#connection.isClosed()) this.#connection.publish(subject, from);
+    this.#sender.send({ subject, body: from });
   }
 
   onHint(subject: string, heard: (from: string) => void): () => void {
@@ -294,6 +296,7 @@ export class JetStreamPort implements Port {
 
   async close(): Promise<void> {
     await this.#acks.idle();
+    this.#sender.flush();
     if (!this.#connection.isClosed()) await this.#connection.drain();
     this.#requests.close();
   }
@@ -330,21 +333,31 @@ export class JetStreamPort implements Port {
   }
 
   /** The headers of a message, and those that one in a batch has besides. */
-  #headers({ headers, expect }: OutgoingMessage, more = ""): MsgHdrs {
+  #headers({ headers, expect }: OutgoingMessage, more = ""): string {
     let text = "NATS/1.0\r\n";
     for (const name in headers) text += `${name}: ${headers[name]}\r\n`;
     if (expect !== undefined)
       text += `Nats-Expected-Last-Subject-Sequence: ${expect.seq}\r\nNats-Expected-Last-Subject-Sequence-Subject: ${expect.filter}\r\n`;
-    return textHeaders(`${text}${more}\r\n`);
+    return `${text}${more}\r\n`;
   }
 
-  async #send({ subject, body }: OutgoingMessage, headers: MsgHdrs): Promise<Answer> {
-    const answer = await this.#request(subject, body, headers);
-    return answer.json<Answer>();
+  /** Stores a message. Thousands are on their way at once, and so each takes one promise. */
+  #send({ subject, body }: OutgoingMessage, headers: string): Promise<Publication> {
+    return new Promise((resolve, reject) => {
+      const fail = (error: unknown) => reject(thrownFault(error, this.#url));
+      const answer = (message: Msg) => {
+        try {
+          resolve(this.#publication(message.json<Answer>()));
+        } catch (error) {
+          fail(error);
+        }
+      };
+      this.#requests.send({ subject, body, headers }, answer, fail);
+    });
   }
 
   #publication({ seq, error }: Answer): Publication {
-    if (error && wrongLastSequence.has(error.err_code)) return { outcome: "conflict" };
+    if (error && wrongLastSequence.has(error.err_code)) return conflict;
     if (error) throw apiFault(error, this.#url);
     return { outcome: "stored", seq: seq ?? 0 };
   }
@@ -368,30 +381,31 @@ export class JetStreamPort implements Port {
     }
   }
 
-  async #request(subject: string, body = "", headers?: MsgHdrs): Promise<Msg> {
+  async #request(subject: string, body = ""): Promise<Msg> {
     try {
-      return await this.#requests.ask(subject, body, headers);
+      return await this.#requests.ask(subject, body);
     } catch (error) {
       throw thrownFault(error, this.#url);
     }
   }
 }
 
-/** Headers that are text already. The library checks and copies each of its own, which costs more than sending them. */
-function textHeaders(text: string): MsgHdrs {
-  return { encode: () => encoder.encode(text) } as unknown as MsgHdrs;
-}
-
-const encoder = new TextEncoder();
-
 /** What the reply subjects of one consumer's deliveries have in common. */
-function consumerOf({ reply }: Delivery): string {
+function consumerOf({ reply }: Acknowledgeable): string {
   return reply.split(".", consumerTokens).join(".");
 }
 
-function deliveryOf(message: Msg): Delivery {
-  const { reply = "" } = message;
-  const { seq, delivered } = placeOf(reply);
-  const { subject, body, header } = storedMessage(message, seq);
-  return { subject, seq, body, header, reply, isRedelivery: delivered > 1 };
+/** A delivery as it came. */
+class ReadDelivery extends ReadMessage implements Delivery {
+  readonly reply: string;
+  readonly isRedelivery: boolean;
+
+  constructor(message: Msg) {
+    const { reply = "", data } = message;
+    const { seq, delivered } = placeOf(reply);
+    const headers = rawHeaders(message, data);
+    super(message.subject, seq, deliveredText(data, headers), headers, "first");
+    this.reply = reply;
+    this.isRedelivery = delivered > 1;
+  }
 }

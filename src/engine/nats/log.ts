@@ -9,7 +9,8 @@ import type { Job } from "../../core/job.js";
 import { advancesVersion } from "../../core/transitions.js";
 import { type BatchAnswer, Batcher } from "../batching.js";
 import { StoreBusy, StoreUnavailable } from "../errors.js";
-import { eventOf, foldMessages, type LoggedJob, noJob } from "./entry.js";
+import { eventOf } from "../event-text.js";
+import { foldMessages, type LoggedJob, noJob } from "./entry.js";
 import type { HeldJob } from "./held.js";
 import { Pace } from "./pace.js";
 import type { OutgoingMessage, Port, Publication } from "./port.js";
@@ -126,12 +127,20 @@ export class Log {
     const asked = this.#asked;
     this.#asked = [];
     const goesAlone = this.#batcher.waiting === 0 && this.#pace.goesAlone(asked.length);
-    for (const { item, resolve, reject } of asked) {
-      const sent = goesAlone
-        ? this.#pace.alone(() => this.#sendAlone(item))
-        : this.#batcher.call(item);
-      sent.then(resolve, reject);
+    for (const each of asked) {
+      if (goesAlone) this.#sendQuickly(each);
+      else this.#batcher.call(each.item).then(each.resolve, each.reject);
     }
+  }
+
+  /** Sends an event that goes alone. It is looked into the log only where it is not known whether it was stored. */
+  #sendQuickly({ item, resolve, reject }: Asked): void {
+    const sent = this.#pace.alone(() => this.#port.publish("jobs", item.message));
+    const look = () => void this.#sendAlone(item, sent).then(resolve, reject);
+    sent.then((publication) => {
+      if (publication.outcome === "stored") resolve(publication);
+      else look();
+    }, look);
   }
 
   /** Appends an event and what follows from it: all or nothing, where the server can. */
@@ -185,11 +194,14 @@ export class Log {
     );
   }
 
-  #sendAlone(item: Appended): Promise<Publication> {
-    return this.#readingBack(
-      item,
-      async () => (await this.#port.publish("jobs", [item.message]))[0] ?? conflict,
-    );
+  /** Sends an event alone, or goes on from where it was sent. */
+  #sendAlone(item: Appended, sent?: Promise<Publication>): Promise<Publication> {
+    let first = sent;
+    return this.#readingBack(item, () => {
+      const publication = first ?? this.#port.publish("jobs", item.message);
+      first = undefined;
+      return publication;
+    });
   }
 
   /** Publishes, and looks into the log where it is not known whether that worked: also a refusal may be an echo of its own success. */
@@ -207,7 +219,7 @@ export class Log {
         if (!isAmbiguous || lost >= lostRepliesMax) throw error;
       }
       const messages = await this.#port.read("jobs", this.#subjects.logFilter(jobId));
-      const own = messages.find(({ header }) => header("Nats-Msg-Id") === eventId);
+      const own = messages.find((message) => message.header("Nats-Msg-Id") === eventId);
       if (own) return { outcome: "stored", seq: own.seq };
       const { lastSeq } = foldMessages(this.#subjects.prefix, messages);
       if (message.expect === undefined || lastSeq !== message.expect.seq) return conflict;

@@ -1,12 +1,15 @@
 /**
  * How many events go out one by one, and from when on they go as one batch. A server needs milliseconds for an atomic
- * batch, however small, and little for each message, unless it brings every message to the disk by itself. What it
- * does cannot be asked, and so it is measured.
+ * batch, however small, and for a message in it no less than for one alone, unless it brings each of those to the disk by
+ * itself. What it does cannot be asked, and so it is measured.
  */
 
 /** What is believed before anything was measured, in milliseconds. */
-const aloneFirstMs = 0.1;
+const aloneFirstMs = 0.05;
 const batchFirstMs = 4;
+
+/** Where messages alone are stored faster than this, nothing is brought to the disk for each, and a batch never pays. */
+const quickMs = 0.12;
 
 /** How much the newest measurement counts. */
 const newestShare = 0.5;
@@ -18,10 +21,11 @@ const batchedShare = 1 / 3;
 const fading = 0.98;
 
 /** After so many messages their pace is taken, also if more are on their way. */
-const stretchMax = 64;
+const stretchMax = 200;
 
-/** The most messages that are on their way one by one: what waits too long for its answer is taken for lost. */
+/** The most messages that are on their way one by one, and where that is quick: what waits too long for its answer is taken for lost. */
 const underWayMax = 500;
+const underWayQuickMax = 4_000;
 
 /** How long anything takes at least: clocks of tests may stand still. */
 const leastMs = 0.001;
@@ -45,6 +49,8 @@ export class Pace {
 
   /** Whether so many more messages are there one by one no later than as a batch. */
   goesAlone(count: number): boolean {
+    if (this.#takesBatches && this.#aloneMs < quickMs)
+      return this.#underWay + count <= underWayQuickMax;
     const worthwhile = this.#batchMs / (this.#aloneMs * (1 - batchedShare));
     const aloneMax = this.#takesBatches
       ? Math.min(Math.max(worthwhile, 1), underWayMax)
@@ -53,17 +59,19 @@ export class Pace {
   }
 
   /** Sends a message that goes alone. */
-  async alone<Value>(send: () => Promise<Value>): Promise<Value> {
+  alone<Value>(send: () => Promise<Value>): Promise<Value> {
     if (this.#underWay === 0) this.#begin();
     this.#underWay += 1;
-    try {
-      return await send();
-    } finally {
-      this.#underWay -= 1;
-      this.#stored += 1;
-      if (this.#underWay === 0 || this.#stored === stretchMax) this.#measure();
-    }
+    const sent = send();
+    sent.then(this.#answered, this.#answered);
+    return sent;
   }
+
+  readonly #answered = () => {
+    this.#underWay -= 1;
+    this.#stored += 1;
+    if (this.#underWay === 0 || this.#stored === stretchMax) this.#measure();
+  };
 
   /** Takes the pace of a stretch. A message that nobody was beside tells how far the server is, and no more. */
   #measure(): void {

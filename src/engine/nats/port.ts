@@ -11,7 +11,8 @@ export interface StoredMessage {
   readonly subject: string;
   readonly seq: number;
   readonly body: string;
-  readonly header: (name: string) => string | undefined;
+  /** The value of a header. */
+  header(name: string): string | undefined;
 }
 
 /** A message to be stored if nothing newer lies under a filter than the writer saw. */
@@ -27,10 +28,13 @@ export type Publication =
   | { readonly outcome: "stored"; readonly seq: number }
   | { readonly outcome: "conflict" };
 
-/** A message that a consumer gave out and that waits to be acknowledged. */
-export interface Delivery extends StoredMessage {
-  /** Where acknowledgements go. */
+/** What is left of a delivery when it was read: where acknowledgements go. */
+export interface Acknowledgeable {
   readonly reply: string;
+}
+
+/** A message that a consumer gave out and that waits to be acknowledged. */
+export interface Delivery extends StoredMessage, Acknowledgeable {
   readonly isRedelivery: boolean;
 }
 
@@ -43,11 +47,8 @@ export interface ConsumerConfig {
 
 /** The port to NATS. Whatever goes wrong is thrown as a fault of the store. */
 export interface Port {
-  /** Stores each message on its own, in order; durable when the promise resolves. */
-  publish(
-    stream: StreamName,
-    messages: readonly OutgoingMessage[],
-  ): Promise<readonly Publication[]>;
+  /** Stores a message, behind those that were published before; durable when the promise resolves. */
+  publish(stream: StreamName, message: OutgoingMessage): Promise<Publication>;
 
   /** Stores all messages, which must be of different jobs, or none. */
   publishTogether(messages: readonly OutgoingMessage[]): Promise<readonly Publication[]>;
@@ -74,13 +75,13 @@ export interface Port {
   time(): Promise<number>;
 
   /** Acknowledges, and waits until the server knows. */
-  acknowledge(deliveries: readonly Delivery[]): Promise<void>;
+  acknowledge(deliveries: readonly Acknowledgeable[]): Promise<void>;
 
   /** Says that a delivery is still worked on. */
-  working(deliveries: readonly Delivery[]): void;
+  working(deliveries: readonly Acknowledgeable[]): void;
 
   /** Gives a delivery back, to be offered again at once. */
-  giveBack(delivery: Delivery): void;
+  giveBack(delivery: Acknowledgeable): void;
 
   /** Messages under a filter after a position, as they come, until the signal aborts. No gaps. */
   follow(

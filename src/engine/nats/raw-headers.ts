@@ -7,6 +7,8 @@ import type { Msg, MsgHdrs } from "@nats-io/transport-node";
 
 /** The headers of a message. A line that is none is passed over. */
 export interface RawHeaders {
+  /** Whether a header is there. */
+  has(name: string): boolean;
   /** The first value of a header; `undefined` where there is none. */
   first(name: string): string | undefined;
   /** The last value of a header, which is what a server adds itself. */
@@ -60,6 +62,10 @@ class HeaderLines implements RawHeaders {
     this.#text = text;
   }
 
+  has(name: string): boolean {
+    return this.#text.includes(`\r\n${name}:`);
+  }
+
   first(name: string): string | undefined {
     return this.#valueAt(this.#text.indexOf(`\r\n${name}:`), name);
   }
@@ -85,6 +91,10 @@ class DecodedHeaders implements RawHeaders {
 
   constructor(headers: MsgHdrs | undefined) {
     this.#headers = headers;
+  }
+
+  has(name: string): boolean {
+    return this.#headers?.has(name) === true;
   }
 
   first(name: string): string | undefined {

@@ -2,11 +2,12 @@
  * The read model: a projection of the log, brought up to date by whoever leads it, and asked by everybody.
  * An answer is never older than the log was when the question came.
  */
+import type { EventName } from "../../core/event.js";
 import { isEnded, type Job } from "../../core/job.js";
 import type { Clock } from "../clock.js";
 import type { DueAsk, DueJob } from "../engine.js";
 import { StoreBusy } from "../errors.js";
-import type { RenewedLease } from "../projection/entry.js";
+import type { LoggedEvent, RenewedLease } from "../projection/entry.js";
 import { leadMs, type Projection, type ProjectionStatus } from "../projection/projection.js";
 import {
   type KeyRow,
@@ -18,7 +19,7 @@ import {
 } from "../query.js";
 import { ownerOf, type QueueSettings, recordId, type StoredRecord } from "../record.js";
 import type { CapScope } from "./caps.js";
-import { eventOf, startFactsOf } from "./entry.js";
+import { leaseUntilOf } from "./entry.js";
 import type { Keys } from "./keys.js";
 import { renewalsOf } from "./leases.js";
 import type { Log } from "./log.js";
@@ -342,9 +343,12 @@ function isPaused(record: StoredRecord | undefined): boolean {
   return (record?.body as unknown as QueueSettings | undefined)?.paused === true;
 }
 
-function loggedEvent(message: StoredMessage) {
-  const { seq } = message;
-  const event = eventOf(message);
-  if (event.name !== "started") return { seq, event };
-  return { seq, event, leaseUntil: startFactsOf(message).leaseUntil };
+/** An entry of the log, which is left as text for whoever applies it. */
+function loggedEvent(message: StoredMessage): LoggedEvent {
+  const { seq, subject, body } = message;
+  const event = { subject, body };
+  if (!subject.endsWith(startedEnding)) return { seq, event };
+  return { seq, event, leaseUntil: leaseUntilOf(message) };
 }
+
+const startedEnding = ".started" satisfies `.${EventName}`;

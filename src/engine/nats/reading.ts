@@ -3,8 +3,9 @@
  * They push to an inbox, so that reading takes one request, whose subject names the filter and can be permitted.
  */
 import type { Msg, NatsConnection, Subscription } from "@nats-io/transport-node";
+import { appliedMax } from "../projection/projection.js";
 import type { StoredMessage } from "./port.js";
-import { rawHeaders, statusOf } from "./raw-headers.js";
+import { type RawHeaders, rawHeaders, statusOf } from "./raw-headers.js";
 
 /** Where is read from. */
 export interface ReadingFrom {
@@ -31,10 +32,14 @@ const heartbeatMs = 2_000;
 const missedMax = 3;
 
 /** The most messages that are handed over at once. */
-const chunkMax = 1_000;
+const chunkMax = appliedMax;
 
 /** From so many messages on that nobody has taken yet, the server is not asked for more. */
-const waitingMax = 2_000;
+const waitingMax = 2 * appliedMax;
+
+/** From so many messages at once on, more are gathered for a while: a reader needs less for each of many. */
+const busyFrom = 200;
+const gatherMs = 200;
 
 const noMessage = 100;
 
@@ -227,6 +232,8 @@ class Run {
   #waiting: StoredMessage[] = [];
   #wake: (() => void) | null = null;
   #expected = 1;
+  /** Many messages came at once and more will come. */
+  #isBusy = false;
   #isOver = false;
   /** Where the server wants to hear that it may send more. */
   readonly #asked = new Set<string>();
@@ -256,6 +263,7 @@ class Run {
 
   /** The next messages in order, or `null` when this consumer gives no more. */
   async next(): Promise<readonly StoredMessage[] | null> {
+    if (this.#isBusy && this.#waiting.length < chunkMax) await this.#gather();
     while (this.#waiting.length === 0) {
       if (this.#isOver) return null;
       await new Promise<void>((resolve) => {
@@ -263,8 +271,23 @@ class Run {
       });
     }
     const chunk = this.#waiting.splice(0, chunkMax);
+    this.#isBusy = chunk.length >= busyFrom && chunk.length < chunkMax;
     if (this.#waiting.length < waitingMax) this.#goOn();
     return chunk;
+  }
+
+  /** Lets more come, for a while, or until there is as much as is handed over at once. */
+  async #gather(): Promise<void> {
+    let isOver = false;
+    const timer = setTimeout(() => {
+      isOver = true;
+      this.#wake?.();
+    }, gatherMs);
+    while (!isOver && !this.#isOver && this.#waiting.length < chunkMax)
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+    clearTimeout(timer);
   }
 
   stop(): void {
@@ -328,13 +351,24 @@ const shortReply = 9;
 const shortFrom = 4;
 const longFrom = 6;
 
-/** Reads a reply subject. */
+/** Reads a reply subject. Every message has one, and so it is read digit by digit. */
 export function placeOf(reply: string): MessagePlace {
-  const tokens = reply.split(".");
-  const from = tokens.length === shortReply ? shortFrom : longFrom;
-  const number = (index: number) => Number(tokens[from + index] ?? 0);
-  return { delivered: number(0), seq: number(1), consumerSeq: number(2), pending: number(4) };
+  let tokens = 1;
+  for (let at = reply.indexOf("."); at >= 0; at = reply.indexOf(".", at + 1)) tokens += 1;
+  const from = tokens === shortReply ? shortFrom : longFrom;
+  const numbers = [0, 0, 0, 0, 0];
+  for (let at = 0, token = 0; at < reply.length; at++) {
+    const code = reply.charCodeAt(at);
+    if (code === dotCode) token += 1;
+    else if (token >= from && token < from + numbers.length)
+      numbers[token - from] = (numbers[token - from] ?? 0) * 10 + code - zeroCode;
+  }
+  const [delivered = 0, seq = 0, consumerSeq = 0, , pending = 0] = numbers;
+  return { delivered, seq, consumerSeq, pending };
 }
+
+const dotCode = ".".charCodeAt(0);
+const zeroCode = "0".charCodeAt(0);
 
 /**
  * The headers that a server adds to what it gives from a stream. Whoever wrote the message may have left its headers open,
@@ -342,33 +376,56 @@ export function placeOf(reply: string): MessagePlace {
  */
 const answerHeaders = ["Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-Time-Stamp"] as const;
 
+/** A message that was read. Of a header that is there more than once, one counts. */
+export class ReadMessage implements StoredMessage {
+  readonly subject: string;
+  readonly seq: number;
+  readonly body: string;
+  readonly #headers: RawHeaders;
+  readonly #counts: "first" | "last";
+
+  constructor(
+    subject: string,
+    seq: number,
+    body: string,
+    headers: RawHeaders,
+    counts: "first" | "last",
+  ) {
+    this.subject = subject;
+    this.seq = seq;
+    this.body = body;
+    this.#headers = headers;
+    this.#counts = counts;
+  }
+
+  header(name: string): string | undefined {
+    return this.#headers[this.#counts](name);
+  }
+}
+
 /** The message that a direct get gave. */
 export function directMessage(message: Msg): StoredMessage {
   const { data } = message;
   const headers = rawHeaders(message, data);
   const isAnswer = answerHeaders.some((name) => headers.count(name) > 1);
-  return {
-    subject: headers.last("Nats-Subject") ?? "",
-    seq: Number(headers.last("Nats-Sequence") ?? 0),
-    body: isAnswer ? "" : textOf(data),
-    header: (name) => headers.last(name),
-  };
+  const subject = headers.last("Nats-Subject") ?? "";
+  const seq = Number(headers.last("Nats-Sequence") ?? 0);
+  return new ReadMessage(subject, seq, isAnswer ? "" : textOf(data), headers, "last");
+}
+
+/** A message that a consumer sent, as the engine sees it. */
+export function storedMessage(message: Msg, seq: number): StoredMessage {
+  const { data } = message;
+  const headers = rawHeaders(message, data);
+  return new ReadMessage(message.subject, seq, deliveredText(data, headers), headers, "first");
 }
 
 /**
- * A message that a consumer sent, as the engine sees it. A server sends its answers wherever a user wants them, also
- * where that user may not publish; one that was stored is nobody's word and is read as empty.
+ * The text of a message that a consumer sent. A server sends its answers wherever a user wants them, also where that user
+ * may not publish; one that was stored is nobody's word and is read as empty.
  */
-export function storedMessage(message: Msg, seq: number): StoredMessage {
-  const { subject, data } = message;
-  const headers = rawHeaders(message, data);
-  const isAnswer = answerHeaders.some((name) => headers.first(name) !== undefined);
-  return {
-    subject,
-    seq,
-    body: isAnswer ? "" : textOf(data),
-    header: (name) => headers.first(name),
-  };
+export function deliveredText(data: Uint8Array, headers: RawHeaders): string {
+  return answerHeaders.some((name) => headers.has(name)) ? "" : textOf(data);
 }
 
 /** Most bodies are plain, and then this is the fastest way to read them. */

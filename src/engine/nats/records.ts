@@ -3,9 +3,9 @@
  * so that a service can be permitted to touch its own records only.
  */
 import type { Json } from "../../core/json.js";
+import { tokenOf } from "../event-text.js";
 import type { RecordWrite, StoredRecord, SwapOutcome } from "../record.js";
 import type { OutgoingMessage, Port, StoredMessage } from "./port.js";
-import { tokenOf } from "./subjects.js";
 
 /** A record with its position in the bucket, which the next write compares with. */
 export interface PlacedRecord {
@@ -89,8 +89,8 @@ export class Records {
       headers: this.#headersOf(record),
       expect: { filter: subject, seq: seen.seq },
     };
-    const [publication] = await this.#port.publish("records", [message]);
-    return publication?.outcome === "stored" ? { record, seq: publication.seq } : null;
+    const publication = await this.#port.publish("records", message);
+    return publication.outcome === "stored" ? { record, seq: publication.seq } : null;
   }
 
   /** What the server is told of a record besides: that it is gone, and when it may forget it. */

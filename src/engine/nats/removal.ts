@@ -2,7 +2,8 @@
  * Removing the logs of deleted jobs. A deletion leaves its own event, which hides whatever was not removed, because its
  * writer was interrupted or may not remove anything, until the pruner comes by.
  */
-import { eventOf, type LoggedJob } from "./entry.js";
+import { eventOf } from "../event-text.js";
+import type { LoggedJob } from "./entry.js";
 import type { Log } from "./log.js";
 import type { Port } from "./port.js";
 import type { Subjects } from "./subjects.js";

@@ -2,14 +2,15 @@
  * Requests with one inbox for all of them. The library's own make a timer and two errors for every request, which
  * costs more than the request itself when there are thousands of them in a second.
  */
-import type { Msg, MsgHdrs, NatsConnection, Subscription } from "@nats-io/transport-node";
+import type { Msg, NatsConnection, Subscription } from "@nats-io/transport-node";
 import { statusOf } from "./raw-headers.js";
+import type { Sender, Sent } from "./sending.js";
 
 /** A request that waits for its answer. */
 interface Waiting {
   readonly subject: string;
-  readonly resolve: (answer: Msg) => void;
-  readonly reject: (error: Error) => void;
+  readonly answer: (answer: Msg) => void;
+  readonly fail: (error: Error) => void;
   /** How many looks it may still wait for. */
   looksLeft: number;
 }
@@ -24,6 +25,7 @@ const noResponders = 503;
 /** Asks a server. */
 export class Requests {
   readonly #connection: NatsConnection;
+  readonly #sender: Sender;
   readonly #inbox: string;
   readonly #waiting = new Map<string, Waiting>();
   readonly #losses = new Set<() => void>();
@@ -31,8 +33,9 @@ export class Requests {
   #timer: NodeJS.Timeout | null = null;
   #count = 0;
 
-  constructor(connection: NatsConnection, inbox: string) {
+  constructor(connection: NatsConnection, sender: Sender, inbox: string) {
     this.#connection = connection;
+    this.#sender = sender;
     this.#inbox = inbox;
     void this.#watch();
   }
@@ -44,19 +47,26 @@ export class Requests {
   }
 
   /** Sends a request; gives its answer. What goes wrong is thrown as the library would. */
-  ask(subject: string, body: string, headers?: MsgHdrs): Promise<Msg> {
+  ask(subject: string, body: string): Promise<Msg> {
+    return new Promise((answer, fail) => this.send({ subject, body }, answer, fail));
+  }
+
+  /** Sends a request, and calls with its answer, or with what went wrong. */
+  send(
+    request: Pick<Sent, "subject" | "body" | "headers">,
+    answer: (message: Msg) => void,
+    fail: (error: Error) => void,
+  ): void {
     this.#listen();
     const token = (this.#count++).toString(36);
+    const { subject, body, headers } = request;
     const reply = `${this.#inbox}.${token}`;
-    return new Promise((resolve, reject) => {
-      this.#waiting.set(token, { subject, resolve, reject, looksLeft: looksMax });
-      try {
-        this.#connection.publish(subject, body, headers ? { reply, headers } : { reply });
-      } catch (error) {
-        this.#waiting.delete(token);
-        reject(error as Error);
-      }
-    });
+    this.#waiting.set(token, { subject, answer, fail, looksLeft: looksMax });
+    const failed = (error: Error) => {
+      this.#waiting.delete(token);
+      fail(error);
+    };
+    this.#sender.send({ subject, body, reply, headers, failed });
   }
 
   /** Answers nobody any more. */
@@ -95,8 +105,8 @@ export class Requests {
     if (!waiting) return;
     this.#waiting.delete(token);
     if (message.data.length === 0 && statusOf(message) === noResponders)
-      waiting.reject(named("NoRespondersError", "Nobody is there to answer."));
-    else waiting.resolve(message);
+      waiting.fail(named("NoRespondersError", "Nobody is there to answer."));
+    else waiting.answer(message);
   }
 
   /** A server says apart from any answer that a user may not publish somewhere, and answers nothing. */
@@ -105,7 +115,7 @@ export class Requests {
     for (const [token, waiting] of this.#waiting) {
       if (waiting.subject !== subject) continue;
       this.#waiting.delete(token);
-      waiting.reject(error);
+      waiting.fail(error);
     }
   }
 
@@ -114,12 +124,12 @@ export class Requests {
       waiting.looksLeft -= 1;
       if (waiting.looksLeft > 0) continue;
       this.#waiting.delete(token);
-      waiting.reject(named("TimeoutError", "No answer came in time."));
+      waiting.fail(named("TimeoutError", "No answer came in time."));
     }
   }
 
   #failAll(name: string, message: string): void {
-    for (const { reject } of this.#waiting.values()) reject(named(name, message));
+    for (const { fail } of this.#waiting.values()) fail(named(name, message));
     this.#waiting.clear();
   }
 }

@@ -3,6 +3,7 @@
  */
 import type { JobEvent } from "../../core/event.js";
 import type { Job } from "../../core/job.js";
+import { tokenOf } from "../event-text.js";
 
 /** Priority is by lane here: all of a higher lane are offered before any of a lower one. */
 export const priorityLanes = ["high", "normal", "low"] as const;
@@ -13,22 +14,6 @@ export type PriorityLane = (typeof priorityLanes)[number];
 export function priorityLane(priority: number): PriorityLane {
   if (priority === 0) return "normal";
   return priority > 0 ? "high" : "low";
-}
-
-const plain = /^[A-Za-z0-9_:-]+$/;
-
-/** A name as one token of a subject. Whatever a subject cannot hold is written as `=` and two digits. */
-export function tokenOf(name: string): string {
-  if (plain.test(name)) return name;
-  if (name === "") return "=";
-  let token = "";
-  for (const byte of new TextEncoder().encode(name)) {
-    const character = String.fromCharCode(byte);
-    token += plain.test(character)
-      ? character
-      : `=${byte.toString(16).toUpperCase().padStart(2, "0")}`;
-  }
-  return token;
 }
 
 /** What a consumer serves: the jobs of one type and version in one queue, of one priority lane. */

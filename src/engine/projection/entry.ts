@@ -4,13 +4,15 @@
 import type { JobEvent } from "../../core/event.js";
 import type { JobKey, PolicyOutcome } from "../../core/job.js";
 import { transitions } from "../../core/transitions.js";
+import { type EventText, eventOf } from "../event-text.js";
 import { type FlatChange, flatChange } from "../sql/change.js";
 
 /** One event with its place in the log. */
 export interface LoggedEvent {
   /** Grows from event to event; a log may leave numbers out. */
   readonly seq: number;
-  readonly event: JobEvent;
+  /** The event, or the text of it, which is read where it is applied: for a file that is another thread. */
+  readonly event: JobEvent | EventText;
   /** Until when the lease of a `started` event holds; one that names none has lapsed at once. */
   readonly leaseUntil?: number;
 }
@@ -36,14 +38,16 @@ export interface FlatEntry {
 }
 
 /** Flattens an entry of the log. */
-export function flatEntry({ seq, event, leaseUntil = event.at }: LoggedEvent): FlatEntry {
+export function flatEntry(logged: LoggedEvent): FlatEntry {
+  const { seq } = logged;
+  const event = "body" in logged.event ? eventOf(logged.event) : logged.event;
   const { service, type, jobId } = event;
   const isStart = event.name === "started";
   return {
     seq,
     service,
     worker: isStart ? event.worker : null,
-    leaseUntil: isStart ? leaseUntil : null,
+    leaseUntil: isStart ? (logged.leaseUntil ?? event.at) : null,
     policy: event.name === "created" ? (event.policy ?? null) : null,
     change: flat(event, { service, type, id: jobId }),
   };

@@ -6,11 +6,11 @@ import { randomUUID } from "node:crypto";
 import type { Clock } from "../clock.js";
 import { batchMax, type DueAsk, type DueJob, type LoadedJob } from "../engine.js";
 import { StoreClosed, StoreFailed, StoreUnavailable } from "../errors.js";
+import type { EventText } from "../event-text.js";
 import type { Queries, QueryName } from "../query.js";
 import { Commits } from "../sql/commits.js";
 import { loadedJob } from "../sql/read.js";
-import { bodyIndex } from "../sql/rows.js";
-import { type FlatEntry, flatEntry, type LoggedEvent, type RenewedLease } from "./entry.js";
+import type { LoggedEvent, RenewedLease } from "./entry.js";
 import type { Owner } from "./header.js";
 import type { Reads } from "./reads.js";
 import type { ProjectionStore } from "./store.js";
@@ -97,7 +97,7 @@ export class Projection {
   async apply(after: number, entries: readonly LoggedEvent[]): Promise<number> {
     let position = after;
     let follows = after;
-    for (const chunk of flatChunks(entries)) {
+    for (const chunk of transactions(entries)) {
       position = await this.#applyChunk(follows, chunk);
       follows = chunk.at(-1)?.seq ?? follows;
       if (position < follows) break;
@@ -218,7 +218,7 @@ export class Projection {
   }
 
   /** Applies entries in one transaction. Where one of them cannot be stored, the others are, and that one counts as ignored. */
-  async #applyChunk(after: number, entries: readonly FlatEntry[]): Promise<number> {
+  async #applyChunk(after: number, entries: readonly LoggedEvent[]): Promise<number> {
     try {
       return await this.#applyTogether(after, entries);
     } catch (error) {
@@ -226,7 +226,7 @@ export class Projection {
     }
     const [only] = entries;
     if (only && entries.length === 1)
-      return this.#applyTogether(after, [{ ...only, change: null }]);
+      return this.#applyTogether(after, [{ ...only, event: nothing }]);
     const middle = Math.ceil(entries.length / 2);
     const first = entries.slice(0, middle);
     const last = first.at(-1)?.seq ?? after;
@@ -234,7 +234,7 @@ export class Projection {
     return position < last ? position : this.#applyChunk(last, entries.slice(middle));
   }
 
-  async #applyTogether(after: number, entries: readonly FlatEntry[]): Promise<number> {
+  async #applyTogether(after: number, entries: readonly LoggedEvent[]): Promise<number> {
     const { origin } = this.#owner;
     const position = await this.#write("apply", { origin, after, entries });
     if (position === null) {
@@ -278,15 +278,21 @@ function isOfOneEvent(error: unknown): boolean {
 /** The most text that one transaction applies, so that large payloads do not fill the memory. */
 const chunkLengthMax = 8 * 1024 * 1024;
 
-/** Entries in flat values, as many together as a transaction takes. */
-function* flatChunks(entries: readonly LoggedEvent[]): Iterable<readonly FlatEntry[]> {
-  let chunk: FlatEntry[] = [];
+/** The most entries that one transaction applies. Many, because what begins and ends within one is not written twice. */
+export const appliedMax = 4_000;
+
+/** Stands for an event that cannot be stored. */
+const nothing: EventText = { subject: "", body: "" };
+
+/** As many entries together as a transaction takes. */
+function* transactions(entries: readonly LoggedEvent[]): Iterable<readonly LoggedEvent[]> {
+  let chunk: LoggedEvent[] = [];
   let length = 0;
   for (const entry of entries) {
-    const flat = flatEntry(entry);
-    chunk.push(flat);
-    length += String(flat.change?.values[bodyIndex] ?? "").length;
-    if (chunk.length < batchMax && length < chunkLengthMax) continue;
+    chunk.push(entry);
+    // An event that was read already is in memory anyway.
+    length += "body" in entry.event ? entry.event.body.length : 0;
+    if (chunk.length < appliedMax && length < chunkLengthMax) continue;
     yield chunk;
     chunk = [];
     length = 0;

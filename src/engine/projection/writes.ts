@@ -4,7 +4,8 @@
 import type { StoredRecord } from "../record.js";
 import { writeRecord } from "../sql/records.js";
 import type { Step } from "../sql/statement.js";
-import type { FlatEntry, RenewedLease } from "./entry.js";
+import { withoutDetours } from "./detours.js";
+import { flatEntry, type LoggedEvent, type RenewedLease } from "./entry.js";
 import { clear, enroll, type LeadAsk, lead, mayMirror, type Owner, readHeader } from "./header.js";
 import { applyEntries } from "./obey.js";
 import type { ProjectionTransaction } from "./transaction.js";
@@ -14,7 +15,7 @@ export interface ApplyAsk {
   readonly origin: string;
   /** The position that the entries follow on, as far as the caller knows. */
   readonly after: number;
-  readonly entries: readonly FlatEntry[];
+  readonly entries: readonly LoggedEvent[];
 }
 
 /** A record as the log's own store has it; `null` once it is removed. */
@@ -66,7 +67,7 @@ function* apply(
   const fresh = entries.filter(({ seq }) => seq > header.position);
   const last = fresh.at(-1);
   if (header.position < after || !last) return header.position;
-  const ignored = yield* applyEntries(tx, fresh);
+  const ignored = yield* withoutDetours(applyEntries(tx, fresh.map(flatEntry)));
   yield {
     sql: "UPDATE projection SET position = ?, ignored = ignored + ?",
     values: [last.seq, ignored],

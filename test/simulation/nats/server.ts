@@ -142,12 +142,8 @@ export function simulatedPort(
   const { wire = plainWire, now, readsEverything = true } = options;
   const { streams } = server;
   return {
-    publish: (stream, messages) =>
-      Promise.all(
-        messages.map((message) =>
-          wire.request(`publish ${message.subject}`, () => streams[stream].publish(message)),
-        ),
-      ),
+    publish: (stream, message) =>
+      wire.request(`publish ${message.subject}`, () => streams[stream].publish(message)),
     publishTogether: (messages) =>
       wire.request(`publish ${messages.map(({ subject }) => subject).join(", ")}`, () =>
         streams.jobs.publishTogether(messages),

@@ -1,7 +1,8 @@
 // The JetStream engine in every process of a simulation, on one simulated server and one read model.
 import type { Clock } from "#millrace/engine/clock.js";
 import type { Engine } from "#millrace/engine/engine.js";
-import { eventOf, startFactsOf } from "#millrace/engine/nats/entry.js";
+import { eventOf } from "#millrace/engine/event-text.js";
+import { startFactsOf } from "#millrace/engine/nats/entry.js";
 import { renewalsOf } from "#millrace/engine/nats/leases.js";
 import type { StoredMessage, StreamName } from "#millrace/engine/nats/port.js";
 import { MemoryProjectionStore, ProjectionMemory } from "#millrace/engine/projection/memory.js";
