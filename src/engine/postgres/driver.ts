@@ -298,9 +298,12 @@ function sendTogether(client: PoolClient): void {
   process.nextTick(() => stream?.uncork?.());
 }
 
+/** A notification is a hint that may be lost, so that its commit does not wait for the disk. */
 function notification({ channel, payload }: Notice): Statement {
-  return { sql: "SELECT pg_notify(?, ?)", values: [channel, payload], planned: true };
+  return { sql: notify, values: [channel, payload], planned: true };
 }
+
+const notify = "SELECT set_config('synchronous_commit', 'off', true), pg_notify(?, ?)";
 
 /** Whether the server itself is at the other end: a pooler tells another process number than the server does. */
 async function isDirect(client: PoolClient): Promise<boolean> {
