@@ -208,17 +208,24 @@ export class Database {
         return answer;
       };
       let lost: Error | undefined;
+      let isOver = false;
+      const commit = () => {
+        isOver = true;
+        void send("COMMIT");
+      };
       try {
         this.#learnFrom(send(begin));
         const session: Session = {
           execute: async (statement) => {
+            if (isOver) throw new Error("A statement came after the last one of its transaction.");
             const answer = send(this.query(statement));
+            if (statement.last) commit();
             if (statement.silent) return noRows;
             return (await answer).rows as readonly SqlRow[];
           },
         };
         const value = await work(session, this.now());
-        void send("COMMIT");
+        if (!isOver) commit();
         for (const answer of sent) await answer;
         return value;
       } catch (error) {
