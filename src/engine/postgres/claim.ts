@@ -6,9 +6,8 @@ import { claimVerdict, expiredEvent, startedEvent } from "../../core/decide.js";
 import type { EventOf } from "../../core/event.js";
 import { evolve, fold } from "../../core/evolve.js";
 import type { Actor, JobContext } from "../../core/job.js";
-import { distinctLanes } from "../claim-lanes.js";
 import type { ClaimAnswer, ClaimAsk, ClaimedJob } from "../engine.js";
-import { type CapsLeft, capScopes, countCaps, type OpenLane, takePlace } from "../sql/caps.js";
+import { type CapsLeft, countCaps, type OpenLane, takePlace } from "../sql/caps.js";
 import { endStatement } from "../sql/place.js";
 import {
   bodyText,
@@ -41,17 +40,10 @@ const sweepKeysMax = 200;
 export function* claimJobs(
   tx: PostgresTransaction,
   ask: ClaimAsk,
+  lanes: readonly OpenLane[],
   sweep: boolean,
   marks: Marks,
 ): Step<ClaimAnswer> {
-  const lanes = distinctLanes(ask.lanes).map(
-    (lane): OpenLane => ({
-      lane,
-      number: tx.lanes.get(lane.lane) ?? 0,
-      caps: capScopes(lane),
-      free: lane.free,
-    }),
-  );
   const left: CapsLeft = new Map();
   const look = (limit: number) => lookAhead(tx, lanes, limit, left, marks);
   let outlook = yield* look(ask.limit);
@@ -96,7 +88,7 @@ function* bringIn(
 }
 
 /** Claims under the same cap go one after the other, so that none counts places that another is about to take. */
-function* countUnderLock(
+export function* countUnderLock(
   tx: PostgresTransaction,
   lanes: readonly OpenLane[],
   left: CapsLeft,

@@ -208,17 +208,24 @@ export class Database {
         return answer;
       };
       let lost: Error | undefined;
+      let isOver = false;
+      const commit = () => {
+        isOver = true;
+        void send("COMMIT");
+      };
       try {
         this.#learnFrom(send(begin));
         const session: Session = {
           execute: async (statement) => {
+            if (isOver) throw new Error("A statement came after the last one of its transaction.");
             const answer = send(this.query(statement));
+            if (statement.last) commit();
             if (statement.silent) return noRows;
             return (await answer).rows as readonly SqlRow[];
           },
         };
         const value = await work(session, this.now());
-        void send("COMMIT");
+        if (!isOver) commit();
         for (const answer of sent) await answer;
         return value;
       } catch (error) {
@@ -298,9 +305,12 @@ function sendTogether(client: PoolClient): void {
   process.nextTick(() => stream?.uncork?.());
 }
 
+/** A notification is a hint that may be lost, so that its commit does not wait for the disk. */
 function notification({ channel, payload }: Notice): Statement {
-  return { sql: "SELECT pg_notify(?, ?)", values: [channel, payload], planned: true };
+  return { sql: notify, values: [channel, payload], planned: true };
 }
+
+const notify = "SELECT set_config('synchronous_commit', 'off', true), pg_notify(?, ?)";
 
 /** Whether the server itself is at the other end: a pooler tells another process number than the server does. */
 async function isDirect(client: PoolClient): Promise<boolean> {

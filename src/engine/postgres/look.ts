@@ -5,7 +5,7 @@
 import { recordId } from "../record.js";
 import type { CapsLeft, OpenLane } from "../sql/caps.js";
 import { arrays, type SqlValue, type Step } from "../sql/statement.js";
-import type { Mark, Marks } from "./marks.js";
+import { front, type Mark, type Marks } from "./marks.js";
 import { list, table } from "./text.js";
 import type { PostgresTransaction } from "./transaction.js";
 
@@ -118,9 +118,6 @@ function isShort({ mark, places, rows, isLined }: View): boolean {
   return mark !== null && (places === 0 ? !isLined : rows.length < places);
 }
 
-/** Comes before every job. */
-const front: Mark = { rank: -(2 ** 31), runAt: 0, id: "" };
-
 function* lookAt(tx: PostgresTransaction, views: readonly View[], marks: Marks): Step<void> {
   const column = (of: (view: View) => SqlValue) => list(views.map(of));
   const values = [
@@ -148,6 +145,7 @@ function* lookAt(tx: PostgresTransaction, views: readonly View[], marks: Marks):
     view.dueAt = first[21] ?? never;
     view.lapsesAt = first[22] ?? never;
     view.isLined = first[23] === 1;
+    if (view.isLined) marks.lined(view.open.number, true);
     view.rows = first[0] === null ? [] : seen;
     if (view.mark === null && view.places > 0) marks.looked(view.open.number, tookMs);
     remember(view, marks);

@@ -11,6 +11,9 @@ export interface Mark {
   readonly id: string;
 }
 
+/** Comes before every job. */
+export const front: Mark = { rank: -(2 ** 31), runAt: 0, id: "" };
+
 /** From so many jobs within a minute on a lane counts as busy. Below, every claim begins at the front. */
 const busyJobs = 5_000;
 const minuteMs = 60_000;
@@ -29,6 +32,8 @@ interface LaneMarks {
 
 export class Marks {
   readonly #lanes = new Map<number, LaneMarks>();
+  /** Lanes with caps that had jobs when they were last looked at. */
+  readonly #lined = new Set<number>();
 
   /** The place behind which to look for the next jobs of a lane, or `null` for its front. */
   from(lane: number): Mark | null {
@@ -55,6 +60,17 @@ export class Marks {
     }
     found.jobs += jobs;
     found.mark = last;
+  }
+
+  /** Whether a lane with caps had jobs, so that these are worth counting at once. */
+  isLined(lane: number): boolean {
+    return this.#lined.has(lane);
+  }
+
+  /** A lane with caps has jobs, or has none. */
+  lined(lane: number, isLined: boolean): void {
+    if (isLined) this.#lined.add(lane);
+    else this.#lined.delete(lane);
   }
 
   #of(lane: number): LaneMarks {

@@ -1,120 +1,129 @@
 /**
- * Storing plain outcomes, many in few statements. Leases that another transaction has locked are left to a second look,
- * so that one of them never holds up the others.
+ * Storing plain outcomes, many in one statement with which the commit goes. Leases that another transaction has locked are
+ * left to a second look, so that one of them never holds up the others.
  */
 import type { AppendOutcome } from "../engine.js";
 import type { PlainEnd } from "../sql/plain.js";
-import type { EventValues } from "../sql/rows.js";
-import { keyScope } from "../sql/slim.js";
-import { arrays, type Step } from "../sql/statement.js";
+import { arrays, type SqlValue, type Step } from "../sql/statement.js";
 import { promoteKeys } from "./keys.js";
-import { insertEvents } from "./log.js";
-import { array, list, plainText, table } from "./text.js";
+import { joined, list, plainText, separator, table } from "./text.js";
 import type { PostgresTransaction } from "./transaction.js";
 
-const selectLeases = `SELECT ctid::text, id, version, token, n, started_at, key, capped, lane FROM leases
-  WHERE id = ANY(${array("text")}) FOR UPDATE SKIP LOCKED`;
+/** What may be the same for all outcomes of a batch, and is sent once then. */
+const shareable = {
+  version: "int",
+  token: "int",
+  detail: "text",
+  aggregate: "text",
+  name: "text",
+  state: "text",
+  at: "bigint",
+  actor: "text",
+  body: "text",
+} as const;
 
-type EndedLease = readonly [
-  ctid: string,
-  id: string,
-  version: number,
-  token: number,
-  n: number,
-  startedAt: number,
-  key: string | null,
-  capped: number,
-  lane: number,
-];
+const shared = Object.entries(shareable)
+  .map(([name, type]) => `?::${type} AS ${name}`)
+  .join(", ");
 
-const endJobs = `WITH gone AS (DELETE FROM leases WHERE ctid = ANY(${array("tid")}))
-  INSERT INTO ended (n, lane, state, version, run, tries, token, started_at, ended_at, updated_at, detail, aggregate)
-  SELECT i.n, i.lane, i.state, i.version, i.run, i.tries, i.token, i.started_at, i.at, i.at, i.detail, i.aggregate
-  FROM ${table("i", {
-    n: "bigint",
-    lane: "int",
-    state: "text",
-    version: "int",
-    run: "int",
-    tries: "int",
-    token: "int",
-    started_at: "bigint",
-    at: "bigint",
-    detail: "text",
-    aggregate: "text",
-  })}`;
+/** A value that is the same for all, or the row's own. */
+function either(name: keyof typeof shareable): string {
+  return `coalesce(g.${name}, s.${name})`;
+}
 
-const freeSlots = `DELETE FROM slots s USING ${table("i", { scope: "text", job: "text", token: "int" })}
-  WHERE s.scope = i.scope AND s.job = i.job AND s.token = i.token`;
+/**
+ * A lease that changed after the statement began is locked as it is now but cannot be deleted, so that everything follows
+ * from what was deleted. An outcome leaves the run and the tries as they are, and makes the version one more.
+ */
+const end = `WITH shared AS MATERIALIZED (SELECT ${shared}),
+  locked AS MATERIALIZED (
+    SELECT l.lies, g.* FROM shared s, ${table("g", { number: "int", id: "text", event_id: "text", ...shareable })}, LATERAL (
+      SELECT ctid AS lies FROM leases
+      WHERE id = g.id AND version = ${either("version")} AND token = ${either("token")} AND (key IS NULL OR ?::int = 1)
+      FOR UPDATE SKIP LOCKED
+    ) AS l
+  ),
+  gone AS (
+    DELETE FROM leases l USING locked g WHERE l.ctid = g.lies
+    RETURNING l.n, l.lane, l.run, l.tries, l.started_at, l.key, l.capped, g.*
+  ),
+  stored AS (
+    INSERT INTO ended (n, lane, state, version, run, tries, token, started_at, ended_at, updated_at, detail, aggregate)
+    SELECT g.n, g.lane, ${either("state")}, ${either("version")} + 1, g.run, g.tries, ${either("token")}, g.started_at,
+      ${either("at")}, ${either("at")}, ${either("detail")}, ${either("aggregate")} FROM gone g, shared s
+  ),
+  logged AS (
+    INSERT INTO events (job, name, version, run, tries, state, previous, at, id, actor, body)
+    SELECT g.n, ${either("name")}, ${either("version")} + 1, g.run, g.tries, ${either("state")}, 'active', ${either("at")},
+      g.event_id, ${either("actor")}, ${either("body")} FROM gone g, shared s
+  ),
+  freed AS (
+    DELETE FROM slots WHERE ctid = ANY(ARRAY(
+      SELECT t.ctid FROM shared s, gone g, LATERAL (
+        SELECT ctid FROM slots WHERE scope = 'k:' || g.key AND job = g.id AND token = ${either("token")} OFFSET 0
+      ) AS t WHERE g.key IS NOT NULL))
+  )
+  SELECT ${joined("number::text")}, max(capped), ${joined("key")} FROM gone`;
+
+type EndedRow = readonly [numbers: string | null, capped: number | null, keys: string | null];
 
 const appended: AppendOutcome = { outcome: "appended" };
 
-/** Ends jobs under their tokens. `null` stands for one whose lease is locked, gone, or another's: it has to be looked at alone. */
+/** Where the values of shareable columns stand in an item, in their order. */
+const members = [1, 2, 3, 4, 5, 9, 11, 13, 14] as const;
+
+/** What became of a batch of outcomes. */
+export interface PlainEnds {
+  /** `null` stands for one whose lease is locked, gone, or another's, or that needs a key: it has to be looked at again. */
+  readonly outcomes: readonly (AppendOutcome | null)[];
+  readonly areKeyed: boolean;
+}
+
+/** Ends jobs under their tokens. With `keyed` also those of keys, whose next jobs are let in before the commit. */
 export function* endPlain(
   tx: PostgresTransaction,
   items: readonly PlainEnd[],
-): Step<readonly (AppendOutcome | null)[]> {
-  const ids = list(items.map(([id]) => id));
-  const rows = yield { sql: selectLeases, values: [ids], raw: true, planned: true };
-  const leases = new Map(arrays<EndedLease>(rows).map((lease) => [lease[1], lease]));
-  const ended: { readonly item: PlainEnd; readonly lease: EndedLease }[] = [];
-  const outcomes = items.map((item) => {
-    const lease = leases.get(item[0]);
-    if (!lease || lease[2] !== item[1] || lease[3] !== item[2]) return null;
-    leases.delete(item[0]);
-    ended.push({ item, lease });
-    return appended;
-  });
-  if (ended.length === 0) return outcomes;
-  const column = (of: (item: PlainEnd, lease: EndedLease) => string | number | null) =>
-    list(ended.map(({ item, lease }) => of(item, lease)));
-  yield {
-    sql: endJobs,
-    planned: true,
-    silent: true,
-    values: [
-      column((_, lease) => lease[0]),
-      column((_, lease) => lease[4]),
-      column((_, lease) => lease[8]),
-      column((item) => item[9]),
-      column((item) => item[6]),
-      column((item) => item[7]),
-      column((item) => item[8]),
-      column((item) => item[2]),
-      column((_, lease) => lease[5]),
-      column((item) => item[11]),
-      column((item) => plainText(item[3])),
-      column((item) => item[4]),
-    ],
-  };
-  yield insertEvents(
-    ended.map(({ lease }) => lease[4]),
-    ended.map(({ item }) => item.slice(eventFrom) as unknown as EventValues),
-  );
+  keyed: boolean,
+): Step<PlainEnds> {
+  const statement = { sql: end, values: valuesOf(items, keyed), raw: true, planned: true } as const;
+  const [row] = arrays<EndedRow>(yield keyed ? statement : { ...statement, last: true });
+  if (!row || row[0] === null) return { outcomes: items.map(() => null), areKeyed: false };
+  const [numbers, capped, keys] = row;
+  const ended = numbers.split(separator);
   tx.woke.ended = true;
-  if (ended.some(({ lease }) => lease[7] === 1)) tx.woke.ready = true;
-  const keyed = ended.filter(({ lease }) => lease[6] !== null);
-  if (keyed.length > 0)
-    yield* freeKeySlots(
-      tx,
-      keyed.map(({ lease }) => lease),
-    );
-  return outcomes;
+  if (capped === 1) tx.woke.ready = true;
+  if (keys !== null) yield* promoteKeys(tx, [...new Set(keys.split(separator))]);
+  return { outcomes: outcomesOf(items, ended), areKeyed: keys !== null };
 }
 
-/** Where the values of the event begin in an item. */
-const eventFrom = 5;
+/** The values of one batch: a column of equal values as one value, any other as a list. */
+function valuesOf(items: readonly PlainEnd[], keyed: boolean): readonly SqlValue[] {
+  const shared: SqlValue[] = [];
+  const lists: SqlValue[] = [];
+  for (const member of members) {
+    const values = items.map((item) =>
+      member === detailMember ? plainText(item[member]) : item[member],
+    );
+    const [first = null] = values;
+    const areEqual = values.every((value) => value === first);
+    shared.push(areEqual ? first : null);
+    lists.push(areEqual ? null : list(values));
+  }
+  const numbers = list(items.map((_, index) => index));
+  const ids = list(items.map((item) => item[0]));
+  const eventIds = list(items.map((item) => item[12]));
+  return [...shared, numbers, ids, eventIds, ...lists, keyed ? 1 : 0];
+}
 
-/** Gives the slots of keys back and lets the next jobs of these keys in. */
-function* freeKeySlots(tx: PostgresTransaction, leases: readonly EndedLease[]): Step<void> {
-  yield {
-    sql: freeSlots,
-    silent: true,
-    values: [
-      list(leases.map((lease) => keyScope(lease[6] ?? ""))),
-      list(leases.map((lease) => lease[1])),
-      list(leases.map((lease) => lease[3])),
-    ],
-  };
-  yield* promoteKeys(tx, [...new Set(leases.map((lease) => lease[6] ?? ""))]);
+/** Of detail, which is text of the user's. */
+const detailMember = 3;
+
+function outcomesOf(
+  items: readonly PlainEnd[],
+  ended: readonly string[],
+): readonly (AppendOutcome | null)[] {
+  if (ended.length === items.length) return items.map(() => appended);
+  const outcomes = new Array<AppendOutcome | null>(items.length).fill(null);
+  for (const number of ended) outcomes[Number(number)] = appended;
+  return outcomes;
 }

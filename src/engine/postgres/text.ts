@@ -40,7 +40,8 @@ export class StatementTexts {
   }
 }
 
-const separator = "\u001f";
+/** What stands between the values of a list. */
+export const separator = "\u001f";
 const nothing = "\u001e";
 const unfit = new RegExp(`[\\0${nothing}${separator}]`, "g");
 
@@ -71,6 +72,11 @@ export function fitted(value: string): string {
 /** One list as an array of a type. */
 export function array(type: string): string {
   return `string_to_array(?, E'\\x1f', E'\\x1e')::${type}[]`;
+}
+
+/** The values of a column as one list. */
+export function joined(column: string): string {
+  return `string_agg(${column}, E'\\x1f')`;
 }
 
 /** Lists as the columns of a table: `unnest(…) AS name (first, second)`. */

@@ -17,25 +17,21 @@ import type { RecordWrite, SwapOutcome } from "../record.js";
 import { appendChange, noteChange, settleChange } from "../sql/append.js";
 import { versionOf } from "../sql/caps.js";
 import { flatChange } from "../sql/change.js";
-import { plainCreate, plainEnd } from "../sql/plain.js";
+import { type PlainEnd, plainCreate, plainEnd } from "../sql/plain.js";
 import { swapRecord } from "../sql/records.js";
 import type { Step } from "../sql/statement.js";
-import { claimJobs } from "./claim.js";
+import { Claimer } from "./claimer.js";
 import type { Database } from "./driver.js";
 import { isOfOneItem } from "./faults.js";
 import { pruneDeleted } from "./feed.js";
 import { type LaneParts, Lanes } from "./lanes.js";
 import { renewLeases } from "./lease.js";
 import { lockInOrder } from "./lock-order.js";
-import { Marks } from "./marks.js";
 import { createAllPlain, createPlain } from "./plain-create.js";
 import { endPlain } from "./plain-end.js";
 import { unblockPlain } from "./plain-unblock.js";
 import type { PostgresTransaction } from "./transaction.js";
 import { type Hints, Transactions } from "./transactions.js";
-
-/** How often a claim with places to spare looks for keys whose next job was not let in. */
-const sweepEveryMs = 5_000;
 
 /** Calls of one kind, each a list of items with a list of answers. */
 type Calls<Item, Answer> = Batcher<readonly Item[], readonly Answer[]>;
@@ -57,10 +53,9 @@ export class Writer {
   readonly #unblocks: Calls<Change, AppendOutcome>;
   readonly #notes: Calls<Change, boolean>;
   readonly #renewals: Calls<HeldLease, RenewOutcome>;
-  /** The last claim found fewer jobs than it asked for. */
-  #isIdle = false;
-  #sweptAt = Number.NEGATIVE_INFINITY;
-  readonly #marks = new Marks();
+  readonly #claimer: Claimer;
+  /** The last outcomes that were looked at for keys had some. */
+  #areEndsKeyed = false;
   /** What was asked and has no answer yet. */
   readonly #underWay = new Set<Promise<unknown>>();
 
@@ -68,6 +63,7 @@ export class Writer {
     this.#database = database;
     this.#lanes = new Lanes(database);
     this.#transactions = new Transactions(database, this.#lanes.numbers, hints);
+    this.#claimer = new Claimer(this.#transactions);
     this.#creates = calls((batch) => this.#createBatch(batch));
     this.#ends = calls((batch) => this.#endBatch(batch));
     this.#appends = calls((batch) => this.#appendBatch(batch, appendOne));
@@ -128,14 +124,7 @@ export class Writer {
   /** Claims jobs. */
   claim(ask: ClaimAsk): Promise<ClaimAnswer> {
     const lanes = ask.lanes.map((lane) => ({ ...lane, typeVersion: versionOf(lane) }));
-    return this.#withLanes(lanes, async () => {
-      const now = performance.now();
-      const sweep = this.#isIdle && now - this.#sweptAt >= sweepEveryMs;
-      if (sweep) this.#sweptAt = now;
-      const answer = await this.#transactions.again((tx) => claimJobs(tx, ask, sweep, this.#marks));
-      this.#isIdle = answer.jobs.length < ask.limit;
-      return answer;
-    });
+    return this.#withLanes(lanes, () => this.#claimer.claim(ask));
   }
 
   /** Forgets what is old. */
@@ -200,10 +189,26 @@ export class Writer {
     return this.#appendApart(batch, appendOne);
   }
 
-  /** Plain outcomes go together. */
-  #endBatch(batch: readonly (readonly Change[])[]): Promise<Answers<AppendOutcome>> {
+  /** Plain outcomes go together. As long as there are keys among them, their transactions go on to let the next jobs in. */
+  async #endBatch(batch: readonly (readonly Change[])[]): Promise<Answers<AppendOutcome>> {
     const items = batch.flat().map(plainEnd);
-    return this.#together(batch, (tx) => endPlain(tx, items), settleOne);
+    const outcomes = new Array<AppendOutcome | null>(items.length).fill(null);
+    const asKeyed = this.#areEndsKeyed ? [true] : [false, true];
+    try {
+      for (const keyed of asKeyed) {
+        const open = items.flatMap((_, index) => (outcomes[index] === null ? [index] : []));
+        if (open.length === 0) break;
+        const ends = open.map((index) => items[index] as PlainEnd);
+        const { outcomes: known, areKeyed } = await this.#transactions.again((tx) =>
+          endPlain(tx, ends, keyed),
+        );
+        for (const [place, index] of open.entries()) outcomes[index] = known[place] ?? null;
+        if (keyed) this.#areEndsKeyed = areKeyed;
+      }
+    } catch (error) {
+      if (!isOfOneItem(error)) throw error;
+    }
+    return this.#appendApart(batch, settleOne, outcomes);
   }
 
   #unblockBatch(batch: readonly (readonly Change[])[]): Promise<Answers<AppendOutcome>> {

@@ -19,6 +19,8 @@ export interface Statement {
   readonly planned?: true;
   /** Gives no rows, so that the next statement may be sent before this one is answered. */
   readonly silent?: true;
+  /** Nothing follows it in its transaction, so that the commit may be sent before it is answered. */
+  readonly last?: true;
 }
 
 /** An operation that yields statements, gets their rows, and gives `Value` in the end. */

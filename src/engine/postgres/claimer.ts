@@ -1,0 +1,95 @@
+/**
+ * Claims for one process: at once where nothing is to be decided, and step by step for what that left.
+ */
+import { laneOf } from "../../core/order.js";
+import { distinctLanes } from "../claim-lanes.js";
+import type { ClaimAnswer, ClaimAsk, ClaimedJob } from "../engine.js";
+import { type CapsLeft, capScopes, type OpenLane } from "../sql/caps.js";
+import type { Step } from "../sql/statement.js";
+import { claimJobs, countUnderLock } from "./claim.js";
+import { Marks } from "./marks.js";
+import { claimPlain, type PlainClaim } from "./plain-claim.js";
+import type { PostgresTransaction } from "./transaction.js";
+import type { Transactions } from "./transactions.js";
+
+/** How often a claim with places to spare looks for keys whose next job was not let in. */
+const sweepEveryMs = 5_000;
+
+export class Claimer {
+  readonly #transactions: Transactions;
+  readonly #marks = new Marks();
+  /** The last claim found fewer jobs than it asked for. */
+  #isIdle = false;
+  #sweptAt = Number.NEGATIVE_INFINITY;
+
+  constructor(transactions: Transactions) {
+    this.#transactions = transactions;
+  }
+
+  /** Claims jobs of lanes whose numbers are known. */
+  async claim(ask: ClaimAsk): Promise<ClaimAnswer> {
+    const now = performance.now();
+    const sweep = this.#isIdle && now - this.#sweptAt >= sweepEveryMs;
+    if (sweep) this.#sweptAt = now;
+    const answer = sweep ? await this.#claimInSteps(ask, true) : await this.#claimAtOnce(ask);
+    this.#isIdle = answer.jobs.length < ask.limit;
+    return answer;
+  }
+
+  async #claimAtOnce(ask: ClaimAsk): Promise<ClaimAnswer> {
+    const { answer, isWhole } = await this.#transactions.again((tx) => this.#takeFirst(tx, ask));
+    if (isWhole) return answer;
+    const { jobs } = answer;
+    try {
+      const more = await this.#claimInSteps(withoutTaken(ask, jobs), false);
+      return { jobs: [...jobs, ...more.jobs], nextDueAt: more.nextDueAt };
+    } catch (error) {
+      // What was taken is the worker's already, whatever became of the rest.
+      if (jobs.length > 0) return { jobs, nextDueAt: null };
+      throw error;
+    }
+  }
+
+  /** Where lanes with caps had jobs before, these are counted first, unless lanes compete for the places of one. */
+  *#takeFirst(tx: PostgresTransaction, ask: ClaimAsk): Step<PlainClaim> {
+    const lanes = openLanes(tx, ask);
+    const left: CapsLeft = new Map();
+    const lined = lanes.filter(({ number }) => this.#marks.isLined(number));
+    if (lined.length > 0 && !haveSharedCap(lanes)) yield* countUnderLock(tx, lined, left);
+    return yield* claimPlain(tx, ask, lanes, left, this.#marks);
+  }
+
+  #claimInSteps(ask: ClaimAsk, sweep: boolean): Promise<ClaimAnswer> {
+    return this.#transactions.again((tx) =>
+      claimJobs(tx, ask, openLanes(tx, ask), sweep, this.#marks),
+    );
+  }
+}
+
+function openLanes(tx: PostgresTransaction, ask: ClaimAsk): readonly OpenLane[] {
+  return distinctLanes(ask.lanes).map((lane) => ({
+    lane,
+    number: tx.lanes.get(lane.lane) ?? 0,
+    caps: capScopes(lane),
+    free: lane.free,
+  }));
+}
+
+function haveSharedCap(lanes: readonly OpenLane[]): boolean {
+  const caps = lanes.flatMap((lane) => lane.caps);
+  return new Set(caps).size < caps.length;
+}
+
+/** What is still wished for after some jobs were taken. */
+function withoutTaken(ask: ClaimAsk, taken: readonly ClaimedJob[]): ClaimAsk {
+  const counts = new Map<string, number>();
+  for (const { job } of taken) {
+    const lane = laneOf(job);
+    counts.set(lane, (counts.get(lane) ?? 0) + 1);
+  }
+  const lanes = ask.lanes.map((lane) => ({
+    ...lane,
+    free: lane.free - (counts.get(lane.lane) ?? 0),
+  }));
+  return { ...ask, lanes: lanes.filter(({ free }) => free > 0), limit: ask.limit - taken.length };
+}

@@ -1,0 +1,239 @@
+/**
+ * Claiming where nothing is to be decided, which is nearly always: one statement takes the first in line of all lanes,
+ * gives them their leases and logs that they started, and the commit goes with it. Rows move inside the store.
+ * Where something has to come first it takes nothing and says so: jobs whose time has come, slots that have lapsed,
+ * a cap that is not counted. Jobs whose deadline has come are left to whoever claims step by step.
+ */
+import { startedEvent } from "../../core/decide.js";
+import type { JobEvent } from "../../core/event.js";
+import { evolve, fold } from "../../core/evolve.js";
+import type { Actor } from "../../core/job.js";
+import type { ClaimAnswer, ClaimAsk, ClaimedJob } from "../engine.js";
+import { recordId } from "../record.js";
+import type { CapsLeft, OpenLane } from "../sql/caps.js";
+import { type EventValues, eventColumns, eventFrom, headOf, type JobHead } from "../sql/rows.js";
+import { arrays, type SqlValue, type Step } from "../sql/statement.js";
+import { front, type Mark, type Marks } from "./marks.js";
+import { list, table } from "./text.js";
+import type { PostgresTransaction } from "./transaction.js";
+
+/** What is asked of each lane, and what time has brought there. One whose caps are not counted tells whether it has jobs. */
+const asked = `SELECT i.*, c.now,
+    (SELECT min(w.run_at) FROM waiting w WHERE w.lane = i.lane AND w.cause = 'due') AS due_at,
+    coalesce((SELECT (s.body::json ->> 'paused')::boolean FROM records s
+      WHERE s.id = i.record AND (s.expires_at IS NULL OR s.expires_at > c.now)), false) AS paused,
+    i.uncounted = 1 AND EXISTS (
+      SELECT 1 FROM ready o WHERE o.lane = i.lane AND (o.rank, o.run_at, o.id) > (i.rank, i.run_at, i.id)) AS lined
+  FROM (SELECT ?::bigint AS now) AS c, ${table("i", {
+    place: "int",
+    lane: "int",
+    record: "text",
+    places: "int",
+    lease_ms: "bigint",
+    capped: "int",
+    uncounted: "int",
+    rank: "int",
+    run_at: "bigint",
+    id: "text",
+  })}`;
+
+/**
+ * A row that changed after the statement began is locked as it is now but cannot be deleted, so that everything follows from
+ * what was deleted. The log of a job that was tried before comes as JSON; the creation of each stands at its own number.
+ */
+const take = `WITH asked AS MATERIALIZED (${asked}),
+  outlook AS MATERIALIZED (
+    SELECT min(due_at) AS due_at, bool_or(lined AND NOT paused) AS lined, min(now) AS now,
+      (SELECT min(until) FROM slots WHERE until IS NOT NULL) AS lapses_at
+    FROM asked
+  ),
+  found AS MATERIALIZED (
+    SELECT r.*, i.place, i.lease_ms, i.capped, greatest(i.now, r.run_at) AS at
+    FROM outlook o, asked i, LATERAL (
+      SELECT ctid AS lies, rank, run_at, id, deadline FROM ready
+      WHERE lane = i.lane AND (rank, run_at, id) > (i.rank, i.run_at, i.id) ORDER BY rank, run_at, id
+      LIMIT CASE WHEN i.paused OR o.lined OR o.due_at <= o.now OR o.lapses_at <= o.now THEN 0 ELSE i.places END
+      FOR UPDATE SKIP LOCKED
+    ) AS r
+  ),
+  chosen AS (SELECT * FROM found ORDER BY rank, run_at, id LIMIT ?::int),
+  gone AS (
+    DELETE FROM ready r USING chosen f WHERE r.ctid = f.lies AND (f.deadline IS NULL OR f.deadline > f.at)
+    RETURNING r.*, f.place, f.lease_ms, f.capped, f.at
+  ),
+  leased AS (
+    INSERT INTO leases (id, n, lane, rank, run_at, run, deadline, key, key_max, version, tries, token, until, capped,
+      worker, started_at, updated_at, heartbeat_at, cancel, blocked)
+    SELECT id, n, lane, rank, run_at, run, deadline, key, key_max, version + 1, tries + 1, token + 1, at + lease_ms, capped,
+      ?, at, at, at, 0, 0 FROM gone
+  ),
+  logged AS (
+    INSERT INTO events (job, name, version, run, tries, state, previous, at, id, actor, body)
+    SELECT n, 'started', version + 1, run, tries + 1, 'active', state, at, ?::text || n, ?,
+      '{"token":' || token + 1 || ',"worker":' || ?::text || '}' FROM gone
+  )
+  SELECT r.place, r.id, r.rank, r.run_at, e.context, e.state, e.at, e.id, e.actor, e.body,
+    CASE WHEN r.version > 1 OR r.noted = 1 THEN (
+      SELECT json_agg(json_build_array(${eventColumns}) ORDER BY seq)::text
+      FROM events WHERE job = r.n AND name <> 'created') END,
+    (SELECT count(*) FROM found), o.due_at, o.lapses_at, CASE WHEN o.lined THEN 1 END
+  FROM outlook o LEFT JOIN gone r ON true
+  LEFT JOIN LATERAL (SELECT context, state, at, id, actor, body FROM events WHERE seq = r.n OFFSET 0) AS e ON true`;
+
+/** A claimed job with the event that created it, and the events since if there are any. */
+type TakenRow = readonly [
+  place: number | null,
+  id: string,
+  rank: number,
+  runAt: number,
+  context: string,
+  createdState: string,
+  createdAt: number,
+  createdId: string,
+  createdBy: string,
+  createdBody: string,
+  log: string | null,
+  ...outlook: Outlook,
+];
+
+/** What every row tells of the claim. One that took no job has a row of nothing else. */
+type Outlook = readonly [
+  found: number,
+  dueAt: number | null,
+  lapsesAt: number | null,
+  isLined: 1 | null,
+];
+
+/** Where the outlook begins in a row. */
+const outlookFrom = 11;
+
+/** What a claim gave, and whether that is all that there is to claim, so that none has to follow. */
+export interface PlainClaim {
+  readonly answer: ClaimAnswer;
+  readonly isWhole: boolean;
+}
+
+/** Claims jobs of lanes that are known. `left` holds what caps leave; a lane with a cap that is not counted gives no job. */
+export function* claimPlain(
+  tx: PostgresTransaction,
+  ask: ClaimAsk,
+  lanes: readonly OpenLane[],
+  left: CapsLeft,
+  marks: Marks,
+): Step<PlainClaim> {
+  const starts = lanes.map(({ number }) => marks.from(number));
+  const places = lanes.map(({ free, caps }) =>
+    Math.max(Math.min(free, ask.limit, ...caps.map((scope) => left.get(scope) ?? 0)), 0),
+  );
+  const columns = columnsOf(lanes, places, left, starts);
+  const values = [tx.now, ...columns, ask.limit, ...startOf(tx, ask)];
+  const startedAt = performance.now();
+  const rows = arrays<TakenRow>(yield { sql: take, values, raw: true, planned: true, last: true });
+  const tookMs = performance.now() - startedAt;
+  const [first] = rows;
+  if (!first) throw new Error("A claim gave no word of its lanes.");
+  const jobs = first[0] === null ? [] : rows.map((row) => claimedJob(tx, ask, lanes, row));
+  const counts = remember(lanes, jobs.length > 0 ? rows : [], marks);
+  for (const [place, { number }] of lanes.entries()) {
+    if (places[place] === 0) continue;
+    if (starts[place] === null) marks.looked(number, tookMs);
+    if (counts[place] === 0) marks.lined(number, false);
+  }
+  const [found, dueAt, lapsesAt, isLined] = first.slice(outlookFrom) as unknown as Outlook;
+  const next = Math.min(dueAt ?? never, lapsesAt ?? never);
+  // The rest stays locked until the end, and who looks meanwhile does not see it.
+  if (found > ask.limit) tx.woke.ready = true;
+  const isShort = starts.some(
+    (mark, place) => mark !== null && (counts[place] ?? 0) < (places[place] ?? 0),
+  );
+  const isWhole =
+    isLined === null &&
+    next > tx.now &&
+    jobs.length === Math.min(found, ask.limit) &&
+    (jobs.length === ask.limit || !isShort);
+  const nextDueAt = jobs.length < ask.limit && Number.isFinite(next) ? next : null;
+  return { answer: { jobs, nextDueAt }, isWhole };
+}
+
+const never = Number.POSITIVE_INFINITY;
+
+function columnsOf(
+  lanes: readonly OpenLane[],
+  places: readonly number[],
+  left: CapsLeft,
+  starts: readonly (Mark | null)[],
+): readonly string[] {
+  const column = (of: (open: OpenLane, place: number) => SqlValue) => list(lanes.map(of));
+  return [
+    column((_, place) => place),
+    column(({ number }) => number),
+    column(({ lane }) => recordId.queue(lane.service, lane.queue)),
+    list(places),
+    column(({ lane }) => lane.leaseMs),
+    column(({ caps }) => (caps.length > 0 ? 1 : 0)),
+    column(({ caps }) => (caps.every((scope) => left.has(scope)) ? 0 : 1)),
+    column((_, place) => (starts[place] ?? front).rank),
+    column((_, place) => (starts[place] ?? front).runAt),
+    column((_, place) => (starts[place] ?? front).id),
+  ];
+}
+
+/** What the leases and the events of one claim share. The id of each event ends with the number of its job. */
+function startOf(tx: PostgresTransaction, { worker }: ClaimAsk): readonly string[] {
+  return [worker, `${tx.eventId()}.`, `worker:${worker}`, JSON.stringify(worker)];
+}
+
+/** Folds a job from its log, and starts it as the store did. */
+function claimedJob(
+  tx: PostgresTransaction,
+  { worker }: ClaimAsk,
+  lanes: readonly OpenLane[],
+  row: TakenRow,
+): ClaimedJob {
+  const [place, id, , runAt, context, state, createdAt, createdId, createdBy, body, log] = row;
+  const { service, type, leaseMs } = (lanes[place ?? 0] as OpenLane).lane;
+  const head = headOf([id, service, type, context]);
+  const created = eventFrom(head, [
+    "created",
+    1,
+    1,
+    0,
+    state,
+    null,
+    createdAt,
+    createdId,
+    createdBy,
+    body,
+  ]);
+  const before = evolve(null, created).job;
+  const job = log === null ? before : fold(eventsFrom(head, log), before);
+  if (!job) throw new Error(`The log of job ${id} does not begin with its creation.`);
+  const at = Math.max(tx.now, runAt);
+  const origin = { eventId: "", actor: `worker:${worker}` as Actor };
+  const started = evolve(job, startedEvent(job, origin, worker, at)).job;
+  return { job: started ?? job, leaseUntil: at + leaseMs };
+}
+
+function eventsFrom(head: JobHead, log: string): readonly JobEvent[] {
+  return (JSON.parse(log) as readonly EventValues[]).map((values) => eventFrom(head, values));
+}
+
+/** Remembers the last job of each lane, and gives how many there were. */
+function remember(
+  lanes: readonly OpenLane[],
+  rows: readonly TakenRow[],
+  marks: Marks,
+): readonly number[] {
+  const counts = lanes.map(() => 0);
+  const last = new Map<number, TakenRow>();
+  for (const row of rows) {
+    const place = row[0] ?? 0;
+    counts[place] = (counts[place] ?? 0) + 1;
+    last.set(place, row);
+  }
+  for (const [place, [, id, rank, runAt]] of last) {
+    const { number } = lanes[place] as OpenLane;
+    marks.found(number, counts[place] ?? 0, { rank, runAt, id });
+  }
+  return counts;
+}
