@@ -74,6 +74,9 @@ const rules: { readonly [path: string]: Rule } = {
   "isolate.cpuSeconds": { judge: lowered("a try that needs more is ended") },
   "isolate.environment": { judge: lost("a handler that reads one of them does not find it") },
   "isolate.outputBytesMax": { judge: lowered("a try that prints more is ended") },
+  "isolate.mayLeaveProcesses": {
+    judge: switchedOff("a try fails whose handler leaves processes behind"),
+  },
   "queue.maxActive": { judge: lowered("jobs wait that would have run") },
   "queue.maxAgeMs": { judge: lowered("jobs expire that would have run") },
   "keyConcurrency.key": {
@@ -284,7 +287,7 @@ function raised(harm: string): Judge {
 }
 
 function switchedOff(harm: string): Judge {
-  return (_, after) => (after === false ? harm : null);
+  return (before, after) => (before === true && after !== true ? harm : null);
 }
 
 /** A list that has lost some of what it had. */

@@ -18,6 +18,11 @@ export interface IsolateOptions {
   readonly environment?: readonly string[];
   /** How much the process may print before the try is ended, in bytes; 1 MiB by default. */
   readonly outputBytesMax?: number;
+  /**
+   * Whether a handler may return, and a program end, while processes that it has started still run; they are ended in either
+   * case. Where it may not, which is the default, the try has failed.
+   */
+  readonly mayLeaveProcesses?: boolean;
 }
 
 /** The limits with every default filled in. */
@@ -26,6 +31,7 @@ export interface IsolateSettings {
   readonly cpuSeconds?: number;
   readonly environment: readonly string[];
   readonly outputBytesMax: number;
+  readonly mayLeaveProcesses?: true;
 }
 
 const isolateDefaults = { memoryMb: 512, outputBytesMax: 1024 * 1024 } as const;
@@ -47,5 +53,6 @@ export function resolveIsolate(isolate: true | IsolateOptions): IsolateSettings 
     ...(options.cpuSeconds === undefined ? null : { cpuSeconds: options.cpuSeconds }),
     environment: options.environment ?? [],
     outputBytesMax: options.outputBytesMax ?? isolateDefaults.outputBytesMax,
+    ...(options.mayLeaveProcesses ? { mayLeaveProcesses: true } : null),
   };
 }

@@ -81,6 +81,7 @@ const isolateChecks: Checks = {
   cpuSeconds: whole(1, cpuSecondsLimit),
   environment: environmentCheck,
   outputBytesMax: whole(0, outputBytesLimit),
+  mayLeaveProcesses: yesOrNo,
 };
 
 const retentionChecks: Checks = Object.fromEntries(endedStates.map((state) => [state, keptMs]));

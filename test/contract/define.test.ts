@@ -77,6 +77,7 @@ const refused: readonly (readonly [field: string, options: object, message: RegE
   ["isolate.cpuSeconds", { isolate: { cpuSeconds: 0.5 } }, /whole number from 1/],
   ["isolate.environment", { isolate: { environment: ["A=B"] } }, /names of environment variables/],
   ["isolate.outputBytesMax", { isolate: { outputBytesMax: -1 } }, /whole number from 0/],
+  ["isolate.mayLeaveProcesses", { isolate: { mayLeaveProcesses: 1 } }, /must be true or false/],
   ["isolate.cpu", { isolate: { cpu: 1 } }, /use one of memoryMb, cpuSeconds/],
   ["blockers", { blockers: ["invoice"] }, /must name job types/],
   ["blockers", { blockers: {} }, /must name job types/],

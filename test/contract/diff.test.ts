@@ -66,6 +66,12 @@ describe("a change of", () => {
     ["isolate.memoryMb", { isolate: { memoryMb: 600 } }, { isolate: true }, "there"],
     ["isolate.cpuSeconds", { isolate: true }, { isolate: { cpuSeconds: 9 } }, "there"],
     ["isolate.environment", { isolate: { environment: ["A"] } }, { isolate: true }, "there"],
+    [
+      "isolate.mayLeaveProcesses",
+      { isolate: { mayLeaveProcesses: true } },
+      { isolate: true },
+      "there",
+    ],
     ["isolate.outputBytesMax", { isolate: true }, { isolate: { outputBytesMax: 9 } }, "there"],
     [
       "keyConcurrency.maxActive",

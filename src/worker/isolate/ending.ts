@@ -1,6 +1,8 @@
 /**
  * How the process of a try ended, and the sentence that its job keeps of it.
  */
+import type { IsolateSettings } from "../../contract/isolate.js";
+import type { ActiveJob } from "../active-job.js";
 
 /** Why the worker ended a process. */
 export type Cause =
@@ -28,12 +30,32 @@ export interface Ending {
   readonly tail: string;
   /** Whether JavaScript's engine has said that its heap is full. */
   readonly isHeapFull: boolean;
-  /** Whether processes that it had started were still there, and were ended. */
+  /** Whether processes that it had started were still there when its work was done, and were ended. */
   readonly leftOthers: boolean;
-  readonly limits: { readonly memoryMb: number; readonly cpuSeconds?: number };
+  readonly limits: Pick<IsolateSettings, "memoryMb" | "cpuSeconds" | "mayLeaveProcesses">;
 }
 
 const bytesPerMb = 1024 * 1024;
+
+/** What the log of a job says of processes that were left behind. */
+const leftMessage = "Processes that it had started were still running and were ended.";
+
+/** What becomes of work that was done while others still ran: the log says so, and unless they may, it has failed. */
+export function checkLeft(
+  who: string,
+  ending: Ending,
+  isDone: boolean,
+  job: Pick<ActiveJob<unknown>, "log">,
+): void {
+  if (!ending.leftOthers) return;
+  if (isDone && !ending.limits.mayLeaveProcesses) {
+    const remedy = "wait for them, or allow it with isolate.mayLeaveProcesses";
+    throw new Error(
+      `${who} left processes behind that it had started, and they were killed; ${remedy}.`,
+    );
+  }
+  void job.log(leftMessage, "warn");
+}
 
 /** Says how a process ended. `who` is the beginning of the sentence. */
 export function endingSentence(who: string, ending: Ending): string {

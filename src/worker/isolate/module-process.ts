@@ -6,7 +6,7 @@ import type { IsolateSettings } from "../../contract/isolate.js";
 import type { Json } from "../../core/json.js";
 import { JobAborted } from "../abort.js";
 import type { ActiveJob } from "../active-job.js";
-import { type Ending, endingSentence } from "./ending.js";
+import { checkLeft, type Ending, endingSentence } from "./ending.js";
 import { HandlerNotLoaded } from "./errors.js";
 import { errorOf, jobData, outcomeOf, understood } from "./messages.js";
 import {
@@ -19,6 +19,9 @@ import {
 } from "./protocol.js";
 import { stopWhenAborted } from "./stopping.js";
 import { makeFolder, type ProcessSurroundings, removeFolder, TryProcess } from "./try-process.js";
+
+/** How sentences about it begin. */
+const theProcess = "The process of the handler";
 
 /** How long a module may take to load. */
 const loadMaxMs = 30_000;
@@ -125,11 +128,7 @@ export class ModuleProcess {
     if (given !== null) this.#process.finish();
     const ending = await this.ended;
     if (given === null) throw this.#failure(ending);
-    if (ending.leftOthers)
-      void job.log(
-        "Processes that the handler had started were still running and were ended.",
-        "warn",
-      );
+    checkLeft(theProcess, ending, given.say === "returned", job);
     return outcomeOf(given, job.type);
   }
 
@@ -213,7 +212,7 @@ export class ModuleProcess {
     const crash = this.#crash;
     if (crash !== undefined && ending.cause === null)
       return errorOf({ ...crash, message: `The process crashed: ${crash.message}` });
-    return new Error(endingSentence("The process of the handler", ending));
+    return new Error(endingSentence(theProcess, ending));
   }
 }
 

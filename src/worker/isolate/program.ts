@@ -10,7 +10,7 @@ import type { IsolateSettings } from "../../contract/isolate.js";
 import { payloadLimits } from "../../core/json.js";
 import type { ActiveJob } from "../active-job.js";
 import { terminate } from "../outcome.js";
-import { type Ending, endingSentence } from "./ending.js";
+import { checkLeft, type Ending, endingSentence } from "./ending.js";
 import type { ProgramParts, RunOutside } from "./outside-handler.js";
 import { stopWhenAborted } from "./stopping.js";
 import { makeFolder, type ProcessSurroundings, removeFolder, TryProcess } from "./try-process.js";
@@ -39,6 +39,7 @@ export function programRunner(
     if (ending.cause?.kind === "result")
       throw new InvalidResult({ type: job.type, message: endingSentence(program, ending) });
     const isOver = ending.cause === null && ending.signal === null;
+    checkLeft(program, ending, isOver && ending.code === 0, job);
     if (isOver && ending.code === 0) return resultOf(printed, output, job.type, program);
     const message = endingSentence(program, ending);
     if (isOver && terminateCodes.includes(ending.code ?? 0)) return terminate(message);
@@ -83,11 +84,6 @@ async function runProgram(
   );
   const ending = await started.ended;
   callOff();
-  if (ending.leftOthers)
-    void job.log(
-      "Processes that the program had started were still running and were ended.",
-      "warn",
-    );
   return { ending, printed: printing() };
 }
 

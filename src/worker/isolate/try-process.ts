@@ -8,15 +8,20 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Duplex, Readable, Writable } from "node:stream";
 import type { IsolateSettings } from "../../contract/isolate.js";
-import type { Clock } from "../../engine/clock.js";
+import { type Clock, systemClock } from "../../engine/clock.js";
 import type { Logger } from "../../engine/logger.js";
 import type { Cause, Ending } from "./ending.js";
 import { Output } from "./output.js";
+import { isGroupRunning } from "./process-table.js";
 import { channelDescriptor, folderVariable } from "./protocol.js";
 import type { Warden } from "./warden.js";
 
 /** How long the pipes of a process that has ended may stay open in hands that cannot be reached. */
 const pipesOpenMaxMs = 1_000;
+
+/** How long the processes that it has started may take to end once its work is done, and how often that is looked at. */
+const lingerMaxMs = 200;
+const lookMs = 20;
 
 const bytesPerMb = 1024 * 1024;
 
@@ -143,7 +148,8 @@ export class TryProcess {
     const { pid } = this.#child;
     const closed = new Promise<void>((resolve) => this.#child.once("close", () => resolve()));
     const [code, signal] = await this.#exit();
-    const leftOthers = this.#signal("SIGKILL");
+    const leftOthers = await this.#leavesOthers();
+    this.#signal("SIGKILL");
     // From now on the number of the group may be another's.
     this.#isOver = true;
     if (pid !== undefined) await this.#closedInTime(closed);
@@ -156,6 +162,22 @@ export class TryProcess {
     const { settings: limits } = this.#plan;
     const { tail, isHeapFull } = this.output;
     return { code, signal, leftOthers, limits, cause: this.#cause, tail, isHeapFull };
+  }
+
+  /**
+   * Whether processes of the group still run although the work is done. What was asked to stop has a moment for that, and of
+   * a group that was killed nobody wants to know.
+   */
+  async #leavesOthers(): Promise<boolean> {
+    const { pid } = this.#child;
+    const cause = this.#cause?.kind;
+    if (pid === undefined || (cause !== undefined && cause !== "done")) return false;
+    for (let waitedMs = 0; isGroupRunning(pid); waitedMs += lookMs) {
+      if (waitedMs >= lingerMaxMs) return true;
+      // Processes end in real time, whatever the clock of the service says.
+      await new Promise<void>((resolve) => void systemClock.after(lookMs, resolve));
+    }
+    return false;
   }
 
   /** Something in the folder may be out of reach; the try has its outcome all the same. */

@@ -3,7 +3,8 @@
  * leaves behind and removes their folders, ends a group that holds more memory than it may, even while the worker is busy,
  * and ends what has left its group and outlives its try.
  */
-import { readdirSync, readFileSync, rmSync } from "node:fs";
+import { rmSync } from "node:fs";
+import { processIds, readOf, standingOf } from "./process-table.js";
 import { folderVariable, Lines } from "./protocol.js";
 import type { FromWarden, ToWarden } from "./warden-protocol.js";
 
@@ -73,7 +74,7 @@ function look(): void {
   }
   for (const pid of processIds()) {
     if (endedFolders.has(folderOf(pid))) end(Number(pid));
-    const group = held.size === 0 ? null : groupOf(pid);
+    const group = held.size === 0 ? null : (standingOf(pid)?.group ?? null);
     const sum = group === null ? undefined : held.get(group);
     if (group !== null && sum !== undefined) held.set(group, sum + memoryOf(pid));
   }
@@ -95,44 +96,19 @@ function limitedGroups(): Map<number, number> {
   return held;
 }
 
-/** Every process of the machine; none where the system does not tell. */
-function processIds(): readonly string[] {
-  try {
-    return readdirSync("/proc").filter((name) => /^\d+$/.test(name));
-  } catch {
-    return [];
-  }
-}
-
 /** The folder of the try that a process was started for, or nothing. */
 function folderOf(pid: string): string | undefined {
-  return variable.exec(read(`/proc/${pid}/environ`))?.[1];
-}
-
-/** The process group of a process: the third field after its name, which may hold anything. */
-function groupOf(pid: string): number | null {
-  const stat = read(`/proc/${pid}/stat`);
-  const group = stat.slice(stat.lastIndexOf(")") + 2).split(" ", 3)[2];
-  return group === undefined ? null : Number(group);
+  return variable.exec(readOf(`/proc/${pid}/environ`))?.[1];
 }
 
 /** What a process holds of its own: programs and libraries, which many share, do not count. */
 function memoryOf(pid: string): number {
-  const status = read(`/proc/${pid}/status`);
+  const status = readOf(`/proc/${pid}/status`);
   let bytes = 0;
   for (const [, kb] of status.matchAll(/^Rss(?:Anon|Shmem):\s*(\d+) kB$/gm)) {
     bytes += Number(kb) * bytesPerKb;
   }
   return bytes;
-}
-
-/** Processes come and go while they are looked at. */
-function read(path: string): string {
-  try {
-    return readFileSync(path, "utf8");
-  } catch {
-    return "";
-  }
 }
 
 /** Ends a process or, with a negative number, a group. */

@@ -89,9 +89,26 @@ it("never returns", async () => {
 it("leaves a process behind and returns", async () => {
   const service = await workplace();
   const job = await act(service, "linger");
+  expect(job.error?.message).toBe(
+    `${who} left processes behind that it had started, and they were killed; wait for them, or allow it with isolate.mayLeaveProcesses.`,
+  );
+  await gone(pidIn(job.events));
+  await isUnharmed(service);
+});
+
+it("leaves a process behind that is about to end, and returns", async () => {
+  const service = await workplace();
+  const job = await act(service, "hurry");
+  expect(job.state).toBe("completed");
+  expect(logOf(job.events)).toEqual([]);
+});
+
+it("leaves a process behind where it may", async () => {
+  const service = await workplace({ isolate: { mayLeaveProcesses: true } });
+  const job = await act(service, "linger");
   expect(job.state).toBe("completed");
   expect(logOf(job.events)).toEqual([
-    "warn: Processes that the handler had started were still running and were ended.",
+    "warn: Processes that it had started were still running and were ended.",
   ]);
   await gone(pidIn(job.events));
   await isUnharmed(service);
