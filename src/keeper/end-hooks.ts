@@ -10,10 +10,11 @@ import { type AnyHooks, hasEndHooks, outcomeHook } from "../contract/hooks.js";
 import type { JobEvent } from "../core/event.js";
 import { fold } from "../core/evolve.js";
 import { callsHooks, isEnded, type Job } from "../core/job.js";
-import type { FeedExtent, FeedItem } from "../engine/engine.js";
+import type { FeedItem } from "../engine/engine.js";
 import { jobFields } from "../engine/logger.js";
 import { recordId } from "../engine/record.js";
 import { FeedPlace } from "./feed-place.js";
+import { followFeed } from "./follow-feed.js";
 import { Leadership } from "./leadership.js";
 
 /** How many ends may have their hooks under way at once. */
@@ -56,7 +57,6 @@ export class EndHooks {
   #abort: AbortController | undefined;
   #following: Promise<void> = Promise.resolve();
   #callOffStore: (() => void) | undefined;
-  #callOffRetry: (() => void) | undefined;
   #takenAt = 0;
   #isAtEnd = false;
 
@@ -104,10 +104,10 @@ export class EndHooks {
     if (this.#types.size === 0 || this.#isStopped) return;
     this.#pause();
     await this.#following;
-    const abort = new AbortController();
-    this.#abort = abort;
-    this.#following = this.#follow(abort, () => true, "stored");
-    await this.#following;
+    const { signal } = this.#restart();
+    const { engine } = this.#runtime;
+    for await (const item of engine.tail(await this.#place.read(), signal, "stored"))
+      await this.#take(item, signal);
     await Promise.all(this.#underWay.values());
     this.#isAtEnd = true;
     await this.#place.store(this.#runtime.engine.now(), 1);
@@ -118,12 +118,32 @@ export class EndHooks {
   #begin(): void {
     this.#pause();
     if (this.#isStopped) return;
-    const abort = new AbortController();
-    this.#abort = abort;
+    const { signal } = this.#restart();
     const before = this.#following;
-    const mayGoOn = () => !this.#isStopped && this.#leadership.isHeld;
-    this.#following = before.then(() => this.#follow(abort, mayGoOn, "live"));
+    this.#following = before.then(() =>
+      followFeed({
+        runtime: this.#runtime,
+        signal,
+        from: () => this.#place.read(),
+        take: (item) => (this.#leadership.isHeld ? this.#take(item, signal) : this.#pause()),
+        onFault: (error) => this.#lost(error),
+      }),
+    );
     this.#planStore();
+  }
+
+  /** While the feed cannot be read, its silence says nothing. */
+  #lost(error: unknown): void {
+    const { clock, logger } = this.#runtime;
+    this.#takenAt = clock.monotonic();
+    logger.warn({ error }, "The ends of jobs could not be followed; the keeper keeps trying.");
+  }
+
+  #restart(): AbortController {
+    this.#takenAt = this.#runtime.clock.monotonic();
+    this.#isAtEnd = false;
+    this.#abort = new AbortController();
+    return this.#abort;
   }
 
   /** Follows no more. Calls that are under way go on. */
@@ -132,7 +152,6 @@ export class EndHooks {
     this.#abort = undefined;
     this.#callOffStore?.();
     this.#callOffStore = undefined;
-    this.#callOffRetry?.();
     this.#wakeUp?.();
   }
 
@@ -144,23 +163,6 @@ export class EndHooks {
     const isSilent = clock.monotonic() - this.#takenAt >= lateMs;
     const told = isSilent ? engine.now() : this.#place.toldAt;
     return Math.min(told, this.#place.oldestOpenAt) - lateMs;
-  }
-
-  async #follow(abort: AbortController, mayGoOn: () => boolean, extent: FeedExtent): Promise<void> {
-    const { engine, clock, logger } = this.#runtime;
-    this.#takenAt = clock.monotonic();
-    this.#isAtEnd = false;
-    try {
-      const cursor = await this.#place.read();
-      for await (const item of engine.tail(cursor, abort.signal, extent)) {
-        if (abort.signal.aborted || !mayGoOn()) return;
-        await this.#take(item, abort.signal);
-      }
-    } catch (error) {
-      if (abort.signal.aborted) return;
-      logger.warn({ error }, "The ends of jobs could not be followed; the keeper keeps trying.");
-      this.#callOffRetry = clock.after(retryMs, () => this.#begin());
-    }
   }
 
   async #take({ cursor, event }: FeedItem, signal: AbortSignal): Promise<void> {

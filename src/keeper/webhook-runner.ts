@@ -21,6 +21,7 @@ import {
 import { cloudEvent } from "../core/cloud-event.js";
 import type { JobEvent } from "../core/event.js";
 import type { FeedItem } from "../engine/engine.js";
+import { followFeed } from "./follow-feed.js";
 import { type HeldEvent, WebhookLine } from "./webhook-line.js";
 
 /** How long one event may fail before its webhook is disabled. */
@@ -34,9 +35,6 @@ const silenceMs = 5_000;
 
 /** Events may come into the feed this much later than their own time says. */
 const latenessMs = 60_000;
-
-/** How long it waits when the feed or the store fails. */
-const faultMs = 1_000;
 
 /** The status of a receiver that wants no more. */
 const goneStatus = 410;
@@ -96,7 +94,13 @@ export class WebhookRunner {
 
   /** Begins to follow the feed. */
   start(): void {
-    this.#following = this.#follow();
+    this.#following = followFeed({
+      runtime: this.#options.runtime,
+      signal: this.#stop.signal,
+      from: async () => this.#line.cursor,
+      take: (item) => this.#take(item),
+      onFault: (error) => this.#lost(error),
+    });
   }
 
   /** Breaks off what is under way and writes down how far it has come. */
@@ -110,24 +114,12 @@ export class WebhookRunner {
     await this.#remember();
   }
 
-  async #follow(): Promise<void> {
+  /** While the feed cannot be read, its silence says nothing. */
+  #lost(error: unknown): void {
     const { runtime, webhook } = this.#options;
-    const { engine, clock, logger } = runtime;
-    const { signal } = this.#stop;
-    let place = this.#line.cursor;
-    while (!signal.aborted) {
-      try {
-        for await (const item of engine.tail(place, signal)) {
-          await this.#take(item);
-          place = item.cursor;
-        }
-      } catch (error) {
-        if (signal.aborted) return;
-        logger.warn({ error, webhook: webhook.id }, "A webhook lost the feed; it is read again.");
-      }
-      this.#heardAt = clock.monotonic();
-      if (!signal.aborted) await this.#pause(faultMs);
-    }
+    this.#heardAt = runtime.clock.monotonic();
+    const message = "A webhook lost the feed; it is read again.";
+    runtime.logger.warn({ error, webhook: webhook.id }, message);
   }
 
   async #take(item: FeedItem): Promise<void> {
@@ -286,18 +278,5 @@ export class WebhookRunner {
     } catch (error) {
       logger.warn({ error, webhook: webhook.id }, "A webhook could not be disabled.");
     }
-  }
-
-  #pause(delayMs: number): Promise<void> {
-    return new Promise((resolve) => {
-      const { signal } = this.#stop;
-      const over = () => {
-        callOff();
-        signal.removeEventListener("abort", over);
-        resolve();
-      };
-      const callOff = this.#options.runtime.clock.after(delayMs, over);
-      signal.addEventListener("abort", over);
-    });
   }
 }

@@ -12,11 +12,9 @@ import type { Engine } from "../engine/engine.js";
 import type { Logger } from "../engine/logger.js";
 import { Subjects } from "../engine/nats/subjects.js";
 import { recordId } from "../engine/record.js";
+import { followFeed } from "../keeper/follow-feed.js";
 import { keeperDefaults } from "../keeper/keeper.js";
 import { Leadership } from "../keeper/leadership.js";
-
-/** How long it waits when the feed fails. */
-const faultMs = 1_000;
 
 /** The length of the name of an instance that was given none. */
 const instanceBytes = 6;
@@ -73,6 +71,7 @@ export class Announcer {
 
   /** Begins anew, because what it followed before may have ended when it lost the lead. */
   #gained(): void {
+    if (this.#isStopped) return;
     this.#stop.abort();
     this.#stop = new AbortController();
     const { signal } = this.#stop;
@@ -82,27 +81,19 @@ export class Announcer {
     });
   }
 
-  async #follow(signal: AbortSignal, begin: string | null): Promise<void> {
-    const { engine, clock, logger } = this.#options;
-    let cursor = begin;
-    while (this.#mayGoOn(signal)) {
-      try {
-        cursor ??= await engine.head();
-        for await (const item of engine.tail(cursor, signal)) {
-          if (!this.#mayGoOn(signal)) return;
-          this.#publish(item.event);
-          cursor = item.cursor;
-        }
-      } catch (error) {
-        if (!this.#mayGoOn(signal)) return;
-        logger.warn({ error }, "Events could not be announced; it is tried again.");
-        await new Promise<void>((resolve) => void clock.after(faultMs, resolve));
-      }
-    }
-  }
-
-  #mayGoOn(signal: AbortSignal): boolean {
-    return !this.#isStopped && !signal.aborted && this.#leadership.isHeld;
+  #follow(signal: AbortSignal, begin: string | null): Promise<void> {
+    const { engine, logger } = this.#options;
+    return followFeed({
+      runtime: this.#options,
+      signal,
+      from: async () => begin ?? engine.head(),
+      take: ({ event }) => {
+        if (this.#leadership.isHeld) this.#publish(event);
+        else this.#stop.abort();
+      },
+      onFault: (error) =>
+        logger.warn({ error }, "Events could not be announced; it is tried again."),
+    });
   }
 
   #publish(event: Parameters<typeof cloudEvent>[0]): void {
