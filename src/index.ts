@@ -131,7 +131,7 @@ export type {
 export type { CancelOutcome, CommandFailure, JobRef, JobSnapshot } from "./client/job-ref.js";
 export { type SigningOptions, signJob } from "./client/signing.js";
 export { generateSigningKeys, type SigningKeys } from "./client/signing-keys.js";
-export type { UntypedJobs, UntypedOptions } from "./client/untyped.js";
+export type { SyncUntypedOptions, UntypedJobs, UntypedOptions } from "./client/untyped.js";
 export {
   DecryptionFailed,
   type EncryptionKey,

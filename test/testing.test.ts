@@ -2,7 +2,7 @@
 import { AssertionError } from "node:assert";
 import { readFile } from "node:fs/promises";
 import { defineJob, defineService, snooze, terminate } from "millrace";
-import { JobsStuck, type TestService, testService } from "millrace/testing";
+import { JobsStuck, type TestOptions, type TestService, testService } from "millrace/testing";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
 
@@ -26,7 +26,7 @@ const shop = defineService("shop", {
 
 type Shop = TestService<(typeof shop)["jobs"]>;
 
-async function openShop(options?: Parameters<typeof testService>[1]): Promise<Shop> {
+async function openShop(options?: TestOptions): Promise<Shop> {
   const test = await testService(shop, options);
   onTestFinished(() => test.stop());
   return test;

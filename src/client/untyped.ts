@@ -7,10 +7,11 @@ import { definitionsOf, queueOf, type ServiceContract } from "../contract/defini
 import { resolveSettings } from "../contract/settings.js";
 import type { Json } from "../core/json.js";
 import { nameProblem } from "../core/names.js";
+import type { StoreError } from "../engine/errors.js";
 import { type AsyncResult, attempt, refusal } from "./async-result.js";
 import type { Client } from "./client.js";
 import type { InsideFailure } from "./create-inside.js";
-import type { CreateOptions } from "./create-options.js";
+import type { CreateOptions, SyncCreateOptions } from "./create-options.js";
 import { InvalidOption } from "./errors.js";
 import {
   type CreateFailure,
@@ -24,8 +25,8 @@ import { objectProblem } from "./option-checks.js";
 import type { CreateTarget } from "./prepare.js";
 import type { WaitFailure, WaitOptions } from "./wait.js";
 
-/** What a create by name may say besides the options of every create. */
-export interface UntypedOptions extends CreateOptions {
+/** What a create by name may say of the type. */
+interface TypeOptions {
   /** The version of the type; the contract's current one, or 1. */
   readonly version?: number;
   /** The queue of a type that no contract names; the type's own by default. */
@@ -33,6 +34,12 @@ export interface UntypedOptions extends CreateOptions {
   /** Whether the job is the first of a chain even if its type names no continuations. */
   readonly chain?: boolean;
 }
+
+/** What a create by name may say besides the options of every create. */
+export interface UntypedOptions extends CreateOptions, TypeOptions {}
+
+/** The same for a create that returns its outcome at once. */
+export interface SyncUntypedOptions extends SyncCreateOptions, TypeOptions {}
 
 type UntypedCreator = JobCreator<Json, Json, Json | undefined>;
 
@@ -90,29 +97,104 @@ export class UntypedJobs {
     );
   }
 
+  /** As `createSync` of a typed job. A type that no contract names has to be announced before. */
+  createSync(
+    type: string,
+    payload: Json,
+    options: SyncUntypedOptions,
+  ): Result<JobRef, CreateFailure> {
+    return this.#withSync(type, "a createSync", options, (creator, rest) =>
+      creator.createSync(payload, rest),
+    );
+  }
+
+  /** As `submitSync` of a typed job. A type that no contract names has to be announced before. */
+  submitSync(
+    type: string,
+    payload: Json,
+    options: SyncUntypedOptions,
+  ): Result<Submission<JobRef>, SubmitFailure> {
+    return this.#withSync(type, "a submitSync", options, (creator, rest) =>
+      creator.submitSync(payload, rest),
+    );
+  }
+
+  /** As `createManySync` of a typed job. A type that no contract names has to be announced before. */
+  createManySync(
+    type: string,
+    jobs: readonly NewJob<Json>[],
+    options: Pick<SyncUntypedOptions, "version" | "queue" | "chain" | "tx">,
+  ): Result<readonly Result<JobRef, CreateFailure>[], InsideFailure> {
+    return this.#withSync(type, "a createManySync", options, (creator, rest) =>
+      creator.createManySync(jobs, rest),
+    );
+  }
+
+  /**
+   * Makes a type known that no contract names, so that workers with routes look for its jobs. Every create does so when it
+   * is the process's first of that type; inside a transaction of SQLite, where nobody else can write, it cannot.
+   */
+  announce(
+    type: string,
+    options: Pick<TypeOptions, "version" | "queue"> = {},
+  ): AsyncResult<void, InvalidOption | StoreError> {
+    const found = this.#creator(type, "an announce", options);
+    if (found instanceof InvalidOption) return refusal(found);
+    const { lane } = found;
+    return attempt<void, InvalidOption | StoreError>(async () => {
+      const refused = lane === null ? null : await this.#client.unnamedLanes.record(lane);
+      return refused === null ? Result.ok() : Result.err(refused);
+    });
+  }
+
   #with<Value, Failure extends Error>(
     type: string,
     call: string,
     options: UntypedOptions,
     use: (creator: UntypedCreator, rest: CreateOptions) => AsyncResult<Value, Failure>,
   ): AsyncResult<Value, Failure | InvalidOption> {
+    const found = this.#creator(type, call, options);
+    if (found instanceof InvalidOption) return refusal<Value, Failure | InvalidOption>(found);
+    const { creator, lane, rest } = found;
+    if (lane === null) return use(creator, rest);
+    return attempt<Value, Failure | InvalidOption>(async () => {
+      const refused = await this.#client.unnamedLanes.record(lane);
+      return refused === null ? use(creator, rest) : Result.err(refused);
+    }) as AsyncResult<Value, Failure | InvalidOption>;
+  }
+
+  #withSync<Value, Failure>(
+    type: string,
+    call: string,
+    options: SyncUntypedOptions,
+    use: (creator: UntypedCreator, rest: SyncCreateOptions) => Result<Value, Failure>,
+  ): Result<Value, Failure | InvalidOption> {
+    const found = this.#creator(type, call, options);
+    if (found instanceof InvalidOption) return Result.err(found);
+    const { creator, lane, rest } = found;
+    return lane === null ? use(creator, rest) : Result.err(notAnnounced(type, call));
+  }
+
+  /** Who creates jobs of a type, the options of the create itself, and the lane if it has to be recorded before. */
+  #creator<Options extends TypeOptions>(type: string, call: string, options: Options) {
     const problem = objectProblem(call, options);
-    if (problem !== null) return refusal<Value, Failure | InvalidOption>(problem);
+    if (problem !== null) return problem;
     const { version, queue, chain = false, ...rest } = options;
     const target = targetOf(this.#contract, type, version, queue);
-    if (target instanceof InvalidOption) return refusal<Value, Failure | InvalidOption>(target);
+    if (target instanceof InvalidOption) return target;
     const creator: UntypedCreator = new JobCreator(
       this.#client,
       chain ? { ...target, startsChain: true } : target,
     );
-    const { unnamedLanes } = this.#client;
     const lane = { type, queue: target.queue, version: target.settings.version };
-    if (target.schema !== null || unnamedLanes.has(lane)) return use(creator, rest);
-    return attempt<Value, Failure | InvalidOption>(async () => {
-      const refused = await unnamedLanes.record(lane);
-      return refused === null ? use(creator, rest) : Result.err(refused);
-    }) as AsyncResult<Value, Failure | InvalidOption>;
+    const isKnown = target.schema !== null || this.#client.unnamedLanes.has(lane);
+    return { creator, lane: isKnown ? null : lane, rest };
   }
+}
+
+function notAnnounced(type: string, call: string): InvalidOption {
+  const message = `No contract names ${type}, and ${call} cannot make it known inside your transaction; await service.untyped.announce("${type}") once before.`;
+  return new InvalidOption({ field: "type", message });
 }
 
 /** The target of a create by name: the contract's own type, or one that no contract names. */

@@ -5,8 +5,9 @@
 import type { Engine } from "../engine/engine.js";
 import type { Keeper } from "../keeper/keeper.js";
 import { jobsStuck } from "./errors.js";
-import { type FakeClock, turns } from "./fake-clock.js";
+import type { FakeClock } from "./fake-clock.js";
 import { nextChangeAt, openJobs, type WaitingJob } from "./open-jobs.js";
+import { pause, type WatchedEngine } from "./watched-engine.js";
 
 /** How `drain` runs jobs. */
 export interface DrainOptions {
@@ -19,6 +20,7 @@ export interface DrainOptions {
 /** What draining works with. */
 export interface DrainParts {
   readonly engine: Engine;
+  readonly watched: Pick<WatchedEngine, "isBusy" | "rest" | "hint">;
   readonly clock: FakeClock;
   readonly keeper: Keeper;
   readonly service: string;
@@ -76,12 +78,15 @@ export async function drainAll(parts: DrainParts, options: DrainOptions): Promis
 }
 
 /** Waits until nothing runs and nothing moves any more. */
-async function settle({ engine, service, waiting }: DrainParts, patienceMs: number): Promise<void> {
+async function settle(parts: DrainParts, patienceMs: number): Promise<void> {
+  const { engine, watched, service, waiting } = parts;
+  watched.hint();
   let head = await engine.head();
   let pauseMs = 0;
   let movedAt = performance.now();
   for (let looks = 0; looks < looksMax; looks++) {
-    await turns();
+    await watched.rest();
+    const wasBusy = watched.isBusy();
     const newHead = await engine.head();
     const isStill = newHead === head;
     head = newHead;
@@ -90,7 +95,7 @@ async function settle({ engine, service, waiting }: DrainParts, patienceMs: numb
       pauseMs = 0;
       continue;
     }
-    if (!(await isRunning(engine, service))) return;
+    if (!wasBusy && !(await isRunning(engine, service)) && !watched.isBusy()) return;
     if (performance.now() - movedAt > patienceMs) {
       const running = (await waiting()).filter(({ state }) => state === "active");
       throw jobsStuck(`Handlers have not returned within ${patienceMs} ms of real time`, running);
@@ -104,11 +109,6 @@ async function settle({ engine, service, waiting }: DrainParts, patienceMs: numb
 async function isRunning(engine: Engine, service: string): Promise<boolean> {
   const counts = await engine.query("counts", { filter: { service, state: ["active"] } });
   return counts.some(({ count }) => count > 0);
-}
-
-/** Handlers may wait for files or sockets, which no fake clock moves. */
-function pause(delayMs: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, delayMs));
 }
 
 function counted(count: number, noun: string): string {

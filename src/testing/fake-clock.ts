@@ -22,12 +22,15 @@ interface Timer {
 /** A clock that a test moves by hand. */
 export class FakeClock implements Clock {
   readonly #start: number;
+  readonly #rest: () => Promise<void>;
   readonly #timers = new Set<Timer>();
   #now: number;
   #order = 0;
 
-  constructor(start: number = fakeStart) {
+  /** `rest` lets what a timer has set in motion come to its end: some turns of the event loop by default. */
+  constructor(start: number = fakeStart, rest: () => Promise<void> = turns) {
     this.#start = start;
+    this.#rest = rest;
     this.#now = start;
   }
 
@@ -53,7 +56,7 @@ export class FakeClock implements Clock {
   /** Moves time on and fires every timer that comes due on the way, those set meanwhile included. */
   async advance(delayMs: number): Promise<void> {
     const until = this.#now + delayMs;
-    await turns();
+    await this.#rest();
     for (let fired = 0; fired < timersMax; fired++) {
       const timer = this.#next(until);
       if (timer === null) {
@@ -63,7 +66,7 @@ export class FakeClock implements Clock {
       this.#timers.delete(timer);
       this.#now = Math.max(this.#now, timer.at);
       timer.call();
-      await turns();
+      await this.#rest();
     }
     throw new Error(`More than ${timersMax} timers fired within ${delayMs} ms of a fake clock.`);
   }
@@ -73,7 +76,7 @@ export class FakeClock implements Clock {
    * afterwards, once. A long time costs no more than a short one.
    */
   async leap(delayMs: number): Promise<void> {
-    await turns();
+    await this.#rest();
     this.#now += delayMs;
     await this.advance(0);
   }

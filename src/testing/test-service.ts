@@ -1,37 +1,54 @@
 /**
- * A service for tests: the real client, worker and keeper on a store in memory, with a clock that
- * the test moves. Handlers are registered as in production.
+ * A service for tests: the real client, worker and keeper on a store in memory, or on one that takes part in
+ * transactions, with a clock that the test moves. Handlers are registered as in production.
  */
 import { AssertionError } from "node:assert";
+import { InvalidOption } from "../client/errors.js";
 import type { JobSnapshot } from "../client/job-ref.js";
-import { type OptionCheck, optionsProblem, timeProblem } from "../client/option-checks.js";
+import {
+  type OptionCheck,
+  optionsProblem,
+  stringProblem,
+  timeProblem,
+} from "../client/option-checks.js";
+import type { TransactionSource } from "../client/transactions/source.js";
 import type { JobEntries, JobEntry, ServiceContract } from "../contract/definition.js";
 import type { Stored } from "../contract/stored.js";
 import type { JobEvent } from "../core/event.js";
 import type { JobState } from "../core/job.js";
 import { batchMax, type Engine } from "../engine/engine.js";
 import { type Logger, silentLogger } from "../engine/logger.js";
-import { openMemory } from "../engine/memory/engine.js";
+import { openEngine } from "../engine/open.js";
 import { createKeeper } from "../keeper/keeper.js";
 import { checkContract, connect } from "../service/connect.js";
 import type { CurrentOf, PayloadOf, ValueOf } from "../service/inferred.js";
 import type { Service } from "../service/service.js";
 import { countedIds } from "./counted-ids.js";
 import { type DrainOptions, type DrainParts, drainAll, drainNow } from "./drain.js";
-import { FakeClock } from "./fake-clock.js";
+import { FakeClock, fakeStart } from "./fake-clock.js";
 import { type JobMatch, matches } from "./matching.js";
 import { allRows, openJobs, type WaitingJob } from "./open-jobs.js";
 import { TestClock } from "./test-clock.js";
+import { watchEngine } from "./watched-engine.js";
 
 /** The name under which a test's worker runs. */
 const instance = "test";
+
+const memoryUrl = "memory:";
 
 /** How far the clock leaps while a service stops, and how often at most. */
 const stopLeapMs = 60_000;
 const stopLeapsMax = 1_000;
 
 /** How a test service is made. */
-export interface TestOptions {
+export interface TestOptions<Tx = undefined> {
+  /**
+   * A store for handlers that work in transactions, `file:` or `postgres:`; `memory:` by default. Give each test a
+   * file or a schema of its own.
+   */
+  readonly url?: string;
+  /** Where `tx` in `prepare` and `complete` comes from, as `connect` takes it: a client of the store's own database. */
+  readonly transactions?: TransactionSource<Tx>;
   /** The time at which the clock starts; 2030-01-01T00:00:00Z by default. */
   readonly startAt?: Date | number;
   /** How many jobs of all types run at once; no limit but the types' own by default. */
@@ -44,6 +61,8 @@ export interface TestOptions {
 
 /** What `connect` takes as it is, `connect` checks. */
 const testChecks: { readonly [Name in keyof TestOptions]-?: OptionCheck } = {
+  url: stringProblem,
+  transactions: () => null,
   startAt: timeProblem,
   concurrency: () => null,
   graceMs: () => null,
@@ -74,37 +93,52 @@ export type TestMatch<Entry extends JobEntry> = JobMatch<
  * await test.assertCreated("sendReceipt", { payload: { orderId: "o-1" } });
  * await test.stop();
  */
-export async function testService<Entries extends JobEntries>(
+export async function testService<Entries extends JobEntries, Tx = undefined>(
   contract: ServiceContract<Entries>,
-  options: TestOptions = {},
-): Promise<TestService<Entries>> {
+  options: TestOptions<Tx> = {},
+): Promise<TestService<Entries, Tx>> {
   checkContract(contract);
   const problem = optionsProblem("testService", options, testChecks);
   if (problem !== null) throw problem;
-  const { startAt, logger = silentLogger, ...settings } = options;
-  const clock = startAt === undefined ? new FakeClock() : new FakeClock(Number(startAt));
+  const { startAt = fakeStart, logger = silentLogger, url = memoryUrl, ...settings } = options;
+  // The clock waits for the store, and the store goes by the clock.
+  const clock: FakeClock = new FakeClock(Number(startAt), () => watched.rest());
+  const watched = watchEngine(await openStore(url, clock, logger));
+  const { engine } = watched;
   const ids = countedIds();
-  const engine = openMemory({ clock });
-  const runtime = { engine, clock, ids, logger, instance, service: contract.name };
-  const keeper = createKeeper({ runtime, contract });
-  // What ends from now on has its hooks called.
-  await keeper.tick();
-  // The keeper gets its turn whenever time moves, so that the service needs none of its own.
-  const own = { engine, clock, ids, logger, instance, keeper: false };
-  const service = await connect(contract, { ...own, ...settings });
-  return new TestService(service, { engine, clock, keeper, service: contract.name });
+  const own = { engine, clock, ids, logger, instance };
+  try {
+    await engine.provision();
+    const keeper = createKeeper({ runtime: { ...own, service: contract.name }, contract });
+    // What ends from now on has its hooks called.
+    await keeper.tick();
+    // The keeper gets its turn whenever time moves, so that the service needs none of its own.
+    const service = await connect(contract, { ...own, ...settings, keeper: false });
+    return new TestService(service, { engine, watched, clock, keeper, service: contract.name });
+  } catch (fault) {
+    await engine.close();
+    throw fault;
+  }
 }
 
-/** A service on a store in memory, with the means to drive it and to look into it. */
-export class TestService<Entries extends JobEntries = JobEntries> {
+async function openStore(url: string, clock: FakeClock, logger: Logger): Promise<Engine> {
+  const engine = await openEngine(url, { clock, logger });
+  if (url === memoryUrl || engine.capabilities.transactions) return engine;
+  await engine.close();
+  const message = `The store ${engine.url} takes no part in transactions; give file: or postgres:, or leave url out.`;
+  throw new InvalidOption({ field: "url", message });
+}
+
+/** A service on a store of its own, with the means to drive it and to look into it. */
+export class TestService<Entries extends JobEntries = JobEntries, Tx = undefined> {
   /** The service itself, as `connect` gives it. */
-  readonly service: Service<Entries>;
+  readonly service: Service<Entries, Tx>;
   /** The time, which moves only when the test moves it. */
   readonly clock: TestClock;
   readonly #engine: Engine;
   readonly #parts: DrainParts;
 
-  constructor(service: Service<Entries>, parts: Omit<DrainParts, "waiting">) {
+  constructor(service: Service<Entries, Tx>, parts: Omit<DrainParts, "waiting">) {
     const { engine, clock, keeper } = parts;
     this.service = service;
     this.#engine = engine;

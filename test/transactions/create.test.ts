@@ -266,3 +266,49 @@ describe("a transaction that cannot be used", () => {
     expect(many[0]).toMatchObject({ error: { _tag: "InvalidOption", field: "tx" } });
   });
 });
+
+describe("a synchronous create by name", () => {
+  it("obeys the contract where it names the type, and commits and rolls back with the caller's data", async () => {
+    const { service, db } = await openShop();
+    const { untyped } = service;
+    const create = db.transaction((name: string, isGood: boolean) => {
+      const created = untyped.createSync("greet", { name }, { tx: db, id: name }).unwrap();
+      if (!isGood) throw new Error("no stock");
+      return created;
+    });
+    expect(() => create("bad", false)).toThrow("no stock");
+    const { payload } = await create("good", true).get().orThrow();
+    expect(payload).toEqual({ name: "good", loud: false });
+    expect(await service.ref("bad").get()).toMatchObject({ error: { _tag: "JobNotFound" } });
+    const refused = db.transaction(() => untyped.createSync("greet", { name: 5 }, { tx: db }))();
+    expect(refused).toMatchObject({ error: { _tag: "InvalidPayload" } });
+  });
+
+  it("needs a type that no contract names to be announced", async () => {
+    const { service, db } = await openShop();
+    const { untyped } = service;
+    const options = { tx: db, queue: "mail" };
+    const early = db.transaction(() => untyped.createSync("email:new", {}, options))();
+    expect(early).toMatchObject({ error: { _tag: "InvalidOption", field: "type" } });
+    expect(early.isErr() && early.error.message).toContain('untyped.announce("email:new")');
+
+    const heard: string[] = [];
+    service.route("email:", (job) => void heard.push(`${job.type} ${JSON.stringify(job.payload)}`));
+    await service.start();
+    await untyped.announce("email:new", { queue: "mail" }).orThrow();
+    const jobs = db.transaction(() => [
+      untyped.createSync("email:new", 1, options).unwrap(),
+      ...untyped
+        .createManySync("email:new", [{ payload: 2 }, { payload: 3 }], options)
+        .unwrap()
+        .map((created) => created.unwrap()),
+    ])();
+    const submitted = db.transaction(() => untyped.submitSync("email:new", 4, options).unwrap())();
+    expect(submitted.outcome).toBe("accepted");
+    for (const job of jobs) await job.wait().orThrow();
+    if (submitted.outcome === "accepted") await submitted.job.wait().orThrow();
+    expect(heard.sort()).toEqual([1, 2, 3, 4].map((payload) => `email:new ${payload}`));
+    expect(await untyped.announce("greet").orThrow()).toBeUndefined();
+    expect(await untyped.announce("a b")).toMatchObject({ error: { field: "type" } });
+  });
+});
