@@ -129,12 +129,27 @@ export interface Shown {
 }
 
 /** Runs a command on a pseudo-terminal. */
-export async function onTerminal(
+export function onTerminal(
   place: Place,
   words: readonly string[],
-  { columns = 100, rows = 30, steps = [] as readonly Step[] } = {},
+  options: TerminalOptions = {},
 ): Promise<Shown> {
-  const command = [process.execPath, main, ...words];
+  return programOnTerminal(place, [process.execPath, main, ...words], options);
+}
+
+/** What a terminal is like, and what is typed there. */
+interface TerminalOptions {
+  readonly columns?: number;
+  readonly rows?: number;
+  readonly steps?: readonly Step[];
+}
+
+/** Runs any program on a pseudo-terminal. */
+export async function programOnTerminal(
+  place: Place,
+  command: readonly string[],
+  { columns = 100, rows = 30, steps = [] }: TerminalOptions,
+): Promise<Shown> {
   const child = spawn("python3", [terminal, JSON.stringify({ command, columns, rows, steps })], {
     cwd: place.folder,
     env: environmentOf(place),
