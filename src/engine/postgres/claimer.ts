@@ -82,14 +82,14 @@ function haveSharedCap(lanes: readonly OpenLane[]): boolean {
 
 /** What is still wished for after some jobs were taken. */
 function withoutTaken(ask: ClaimAsk, taken: readonly ClaimedJob[]): ClaimAsk {
+  if (taken.length === 0) return ask;
   const counts = new Map<string, number>();
   for (const { job } of taken) {
     const lane = laneOf(job);
     counts.set(lane, (counts.get(lane) ?? 0) + 1);
   }
-  const lanes = ask.lanes.map((lane) => ({
-    ...lane,
-    free: lane.free - (counts.get(lane.lane) ?? 0),
-  }));
-  return { ...ask, lanes: lanes.filter(({ free }) => free > 0), limit: ask.limit - taken.length };
+  const lanes = ask.lanes
+    .map((lane) => ({ ...lane, free: lane.free - (counts.get(lane.lane) ?? 0) }))
+    .filter(({ free }) => free > 0);
+  return { ...ask, lanes, limit: ask.limit - taken.length };
 }
