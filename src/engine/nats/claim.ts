@@ -294,19 +294,19 @@ export class Claims {
   #look(delivery: Delivery): Look {
     const event = eventOf(delivery);
     const isFresh = event.name === "created" && !delivery.isRedelivery;
-    if (!isFresh) return this.#lookIntoLog(delivery, this.#context.log.load(event.jobId));
+    if (!isFresh) return this.#lookIntoLog(delivery, event.jobId);
     const logged = createdJob(event, delivery.seq);
     const verdict = this.#verdict(delivery, logged);
-    if (typeof verdict !== "string") return this.#lookIntoLog(delivery, logged);
-    return { delivery, logged, verdict, claim: this.#context.newEventId() };
+    if (typeof verdict === "string") return this.#candidate(delivery, logged, verdict);
+    return verdict.then((given) => this.#candidate(delivery, logged, given));
   }
 
-  async #lookIntoLog(
-    delivery: Delivery,
-    found: LoggedJob | Promise<LoggedJob>,
-  ): Promise<Candidate> {
-    const logged = await found;
-    const verdict = await this.#verdict(delivery, logged);
+  async #lookIntoLog(delivery: Delivery, jobId: string): Promise<Candidate> {
+    const logged = await this.#context.log.load(jobId);
+    return this.#candidate(delivery, logged, await this.#verdict(delivery, logged));
+  }
+
+  #candidate(delivery: Delivery, logged: LoggedJob, verdict: Verdict): Candidate {
     return { delivery, logged, verdict, claim: this.#context.newEventId() };
   }
 

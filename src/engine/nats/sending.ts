@@ -40,13 +40,11 @@ export class Sender {
 
   #publish({ subject, body, reply, headers, failed }: Sent): void {
     try {
-      if (headers === undefined) this.#connection.publish(subject, body, reply ? { reply } : {});
-      else {
-        const bytes = encoder.encode(headers + body);
-        const options: PublishOptions = { headers: encoded(bytes.subarray(0, headers.length)) };
-        if (reply) options.reply = reply;
-        this.#connection.publish(subject, bytes.subarray(headers.length), options);
-      }
+      const bytes = Buffer.from(headers === undefined ? body : headers + body);
+      const options: PublishOptions = reply === undefined ? {} : { reply };
+      if (headers !== undefined) options.headers = encoded(bytes.subarray(0, headers.length));
+      const data = headers === undefined ? bytes : bytes.subarray(headers.length);
+      this.#connection.publish(subject, data, options);
     } catch (error) {
       failed?.(error as Error);
     }
@@ -57,5 +55,3 @@ export class Sender {
 function encoded(bytes: Uint8Array): MsgHdrs {
   return { encode: () => bytes } as unknown as MsgHdrs;
 }
-
-const encoder = new TextEncoder();

@@ -6,6 +6,7 @@
 import { insertLease, insertReady } from "../sql/slim.js";
 import type { Statement, Step } from "../sql/statement.js";
 import { deleteReady } from "./keys.js";
+import { selectKnown } from "./known.js";
 import { deleteLease } from "./obey.js";
 
 /** Where the id of the row stands among the values of each statement that is held back, or that takes such a row away. */
@@ -18,8 +19,8 @@ const takes = new Map([
   [deleteLease, { put: insertLease, id: 0 }],
 ]);
 
-/** Whether a statement speaks of these tables, by its text: there are few. */
-const concerned = new Map<string, boolean>();
+/** Whether a statement speaks of these tables, by its text: there are few. Jobs that are new to the batch have no row held back. */
+const concerned = new Map<string, boolean>([[selectKnown, false]]);
 
 function concerns({ sql }: Statement): boolean {
   let concern = concerned.get(sql);

@@ -37,19 +37,18 @@ const select = (count: number) =>
   `SELECT ${columns} FROM jobs j JOIN lanes l ON l.id = j.lane ${joinSlim("j")}
     WHERE j.id IN (${new Array(count).fill("?").join(",")})`;
 
-const selectChunk = select(chunkSize);
+/** Reads jobs of which the batch has not spoken yet. */
+export const selectKnown = select(chunkSize);
 
-/** Reads jobs. */
-export function* readKnown(ids: Iterable<string>): Step<KnownJobs> {
-  const jobs: KnownJobs = new Map();
-  const wanted = [...new Set(ids)];
+/** Reads jobs, and puts them among those that are known. */
+export function* readKnown(ids: Iterable<string>, jobs: KnownJobs): Step<void> {
+  const wanted = [...ids];
   for (let start = 0; start < wanted.length; start += chunkSize) {
     const values = wanted.slice(start, start + chunkSize);
     // A statement of one length is prepared once.
     while (values.length < chunkSize) values.push(values[0] ?? "");
-    for (const row of yield { sql: selectChunk, values }) jobs.set(text(row, "id"), known(row));
+    for (const row of yield { sql: selectKnown, values }) jobs.set(text(row, "id"), known(row));
   }
-  return jobs;
 }
 
 function known(row: SqlRow): Known {

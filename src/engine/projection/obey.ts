@@ -18,19 +18,40 @@ import {
   takeSlot,
 } from "../sql/slim.js";
 import type { Step } from "../sql/statement.js";
-import type { FlatEntry } from "./entry.js";
+import { type FlatEntry, flatEntry, type LoggedEvent } from "./entry.js";
 import { countTakeovers, deleteReady, forgetOfKey, readyPlace, withdrawSlots } from "./keys.js";
 import { isOpen, type Known, type KnownJobs, readKnown } from "./known.js";
 import { expect, lookAhead, passTime } from "./time.js";
 import type { ProjectionTransaction } from "./transaction.js";
 
+/** How many entries are read at once: what they say is needed no longer than until they are applied. */
+const readMax = 250;
+
 /** Applies entries in order. Gives how many of them changed nothing. */
 export function* applyEntries(
   tx: ProjectionTransaction,
+  entries: readonly LoggedEvent[],
+): Step<number> {
+  const jobs: KnownJobs = new Map();
+  const seen = new Set<string>();
+  yield* lookAhead(tx);
+  let ignored = 0;
+  for (let start = 0; start < entries.length; start += readMax) {
+    const read = entries.slice(start, start + readMax).map(flatEntry);
+    const unseen = new Set<string>();
+    for (const { change } of read) if (change && !seen.has(change.id)) unseen.add(change.id);
+    for (const id of unseen) seen.add(id);
+    yield* readKnown(unseen, jobs);
+    ignored += yield* applyRead(tx, jobs, read);
+  }
+  return ignored;
+}
+
+function* applyRead(
+  tx: ProjectionTransaction,
+  jobs: KnownJobs,
   entries: readonly FlatEntry[],
 ): Step<number> {
-  const jobs = yield* readKnown(entries.flatMap(({ change }) => (change ? [change.id] : [])));
-  yield* lookAhead(tx);
   let ignored = 0;
   for (const entry of entries) {
     const { change } = entry;

@@ -5,7 +5,7 @@ import type { StoredRecord } from "../record.js";
 import { writeRecord } from "../sql/records.js";
 import type { Step } from "../sql/statement.js";
 import { withoutDetours } from "./detours.js";
-import { flatEntry, type LoggedEvent, type RenewedLease } from "./entry.js";
+import type { LoggedEvent, RenewedLease } from "./entry.js";
 import { clear, enroll, type LeadAsk, lead, mayMirror, type Owner, readHeader } from "./header.js";
 import { applyEntries } from "./obey.js";
 import type { ProjectionTransaction } from "./transaction.js";
@@ -67,7 +67,7 @@ function* apply(
   const fresh = entries.filter(({ seq }) => seq > header.position);
   const last = fresh.at(-1);
   if (header.position < after || !last) return header.position;
-  const ignored = yield* withoutDetours(applyEntries(tx, fresh.map(flatEntry)));
+  const ignored = yield* withoutDetours(applyEntries(tx, fresh));
   yield {
     sql: "UPDATE projection SET position = ?, ignored = ignored + ?",
     values: [last.seq, ignored],
