@@ -1,5 +1,5 @@
-// The benchmark of the HTTP API, on SQLite: creates over 64 connections beside creates of 64 callers in one process,
-// and a hundred event streams while jobs are drained, with what the server's memory does meanwhile. The server and its
+// The benchmark of the HTTP API, on SQLite: creates over 64 connections beside creates of 64 callers in one process
+// and beside what a server could do that is nothing but Node's HTTP, and a hundred event streams while jobs are drained, with what the server's memory does meanwhile. The server and its
 // callers are processes of their own. `npm run bench:http` runs it; `-- --quick` with smaller amounts.
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -65,8 +65,7 @@ async function inProcess(url: string): Promise<number> {
   return rate;
 }
 
-async function overHttp(url: string): Promise<number> {
-  const server = new Script("server.ts", url);
+async function overHttp(server: Script): Promise<number> {
   const address = await server.line();
   const load = new Script("load.ts", address, String(callers));
   await load.ask(String(warmUpJobs));
@@ -112,14 +111,19 @@ try {
   const place = (name: string) => `file:${join(folder, `${name}.db`)}`;
   const own: number[] = [];
   const http: number[] = [];
+  const bare: number[] = [];
   for (let round = 0; round < rounds; round++) {
     own.push(await inProcess(place(`own-${round}`)));
-    http.push(await overHttp(place(`http-${round}`)));
+    http.push(await overHttp(new Script("server.ts", place(`http-${round}`))));
+    bare.push(await overHttp(new Script("bare.ts")));
   }
   const ratio = median(http) / median(own);
   console.log(`creates of ${callers} callers in one process: ${Math.round(median(own))}/s`);
   console.log(
     `creates over ${callers} connections: ${Math.round(median(http))}/s, ratio ${ratio.toFixed(2)}`,
+  );
+  console.log(
+    `of a bare Node server that stores nothing, over as many: ${Math.round(median(bare))}/s, ratio ${(median(bare) / median(own)).toFixed(2)}`,
   );
   const { heard, memory } = await streamed(place("streams"));
   console.log(`${streams} event streams while ${jobs} jobs are drained: ${heard}`);

@@ -138,7 +138,7 @@ async function serve(
   const caller = options.caller ?? (await findCaller(options, route, request));
   if (route.needs !== "nothing") await limits.request(caller);
   checkNeed(caller, route.needs);
-  return route.handle({
+  return await route.handle({
     backend,
     caller,
     limits,

@@ -27,12 +27,11 @@ export class Limits {
     this.#streamsMax = streamsMax;
   }
 
-  /** Counts a request of a caller. */
-  async request({ id }: { readonly id: string }): Promise<void> {
-    if (this.#requests === null) return;
-    await this.#requests
-      .consume(id)
-      .catch(tooMany("too_many_requests", "Too many requests; slow down."));
+  /** Counts a request of a caller. There is nothing to wait for where there is no limit. */
+  request({ id }: { readonly id: string }): Promise<unknown> | null {
+    if (this.#requests === null) return null;
+    const message = "Too many requests; slow down.";
+    return this.#requests.consume(id).catch(tooMany("too_many_requests", message));
   }
 
   /** Counts a request whose token was no good. */

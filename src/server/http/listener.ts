@@ -15,7 +15,7 @@ import { createSecureContext } from "node:tls";
 import { InvalidOption } from "../../client/errors.js";
 import type { App } from "./app.js";
 import type { AuthMode } from "./backend.js";
-import { SocketRequest, send } from "./incoming.js";
+import { type Outgoing, SocketRequest, send } from "./incoming.js";
 import { hostMissing, isWithoutHost, refuseUnreadable } from "./unreadable.js";
 
 /** Where and how a server listens. */
@@ -178,12 +178,16 @@ export async function listen(
   const app = appFor(port);
   let stopping: Promise<void> | undefined;
   refuseUnreadable(server, app);
+  const sent = (response: ServerResponse, answer: Outgoing) => {
+    send(response, answer);
+    // A connection whose answer goes on while the server stops would then wait for further requests.
+    if (!response.writableFinished)
+      response.once("close", () => stopping && server.closeIdleConnections());
+  };
   const serve = (message: IncomingMessage, response: ServerResponse) => {
-    // A connection whose answer began before the server stops would wait for further requests.
-    response.once("close", () => stopping && server.closeIdleConnections());
-    if (isWithoutHost(message)) return send(response, app.refuse(hostMissing));
+    if (isWithoutHost(message)) return sent(response, app.refuse(hostMissing));
     app.handle(new SocketRequest(message, response)).then(
-      (answer) => send(response, answer),
+      (answer) => sent(response, answer),
       () => response.destroy(),
     );
   };
