@@ -104,7 +104,7 @@ it("every part has a guide that runs", () => {
   expect(told.map(nameOf)).toEqual(expect.arrayContaining(alwaysRun));
 });
 
-it.for(told)("$path", { timeout: 60_000 }, async (page) => {
+it.for(told)("$path", { timeout: 120_000 }, async (page) => {
   const modules = await withStandIns(modulesOf(page));
   const folder = await userProject(modules);
   const main = `await import(process.argv[2]);\nconsole.log(${JSON.stringify(theEnd)});\n`;
