@@ -104,18 +104,14 @@ it("every part has a guide that runs", () => {
   expect(told.map(nameOf)).toEqual(expect.arrayContaining(alwaysRun));
 });
 
-it.for(told.map((page) => [nameOf(page), page] as const))(
-  "%s",
-  async ([, page]) => {
-    const modules = await withStandIns(modulesOf(page));
-    const folder = await userProject(modules);
-    const main = `await import(process.argv[2]);\nconsole.log(${JSON.stringify(theEnd)});\n`;
-    await writeFile(join(folder, "run.mjs"), main);
-    for (const module of modules) {
-      const expected = toldBy(module).toSorted();
-      const { out, complaints } = await run(folder, module.path, expected.length);
-      expect({ complaints, out: asTold(out, expected) }).toEqual({ complaints: "", out: expected });
-    }
-  },
-  60_000,
-);
+it.for(told)("$path", { timeout: 120_000 }, async (page) => {
+  const modules = await withStandIns(modulesOf(page));
+  const folder = await userProject(modules);
+  const main = `await import(process.argv[2]);\nconsole.log(${JSON.stringify(theEnd)});\n`;
+  await writeFile(join(folder, "run.mjs"), main);
+  for (const module of modules) {
+    const expected = toldBy(module).toSorted();
+    const { out, complaints } = await run(folder, module.path, expected.length);
+    expect({ complaints, out: asTold(out, expected) }).toEqual({ complaints: "", out: expected });
+  }
+});
