@@ -12,8 +12,8 @@ export interface Caller {
   readonly actor: Actor;
   /** What the caller may do; `all` where the server asks nobody who they are. */
   readonly capabilities: readonly Capability[] | "all";
-  /** The id of the bearer token that the caller has shown. */
-  readonly tokenId?: string;
+  /** What the caller's claims belong to: the id of the bearer token, or of the client certificate's holder. */
+  readonly holder?: string;
   /** The agent that the caller's token is bound to. */
   readonly agent?: string;
   /** When the caller's token expires. */

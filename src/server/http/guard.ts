@@ -10,6 +10,9 @@ import { refused } from "./refusal.js";
 import type { Need } from "./route.js";
 import type { Tokens } from "./tokens.js";
 
+/** The holder of a certificate that cannot be read any more, because its connection has gone. */
+const nobody = "certificate-unknown";
+
 /** Finds out who makes a request. */
 export async function callerOf(request: Incoming, auth: AuthMode, tokens: Tokens): Promise<Caller> {
   const text = bearer(request.header("authorization"));
@@ -22,7 +25,7 @@ export async function callerOf(request: Incoming, auth: AuthMode, tokens: Tokens
       );
     const { id, name, capabilities, agent, expiresAt } = token;
     return {
-      ...{ id: `token:${id}`, tokenId: id, actor: `admin:${name}`, capabilities },
+      ...{ id: `token:${id}`, holder: id, actor: `admin:${name}`, capabilities },
       ...(agent === undefined ? null : { agent }),
       ...(expiresAt === undefined ? null : { expiresAt }),
     };
@@ -31,8 +34,9 @@ export async function callerOf(request: Incoming, auth: AuthMode, tokens: Tokens
     case "none":
       return { id: `address:${request.peer.address}`, actor: "admin:local", capabilities: "all" };
     case "mtls": {
-      const name = request.peer.certificateName ?? "certificate";
-      return { id: `certificate:${name}`, actor: `admin:${name}`, capabilities: "all" };
+      const { certificateName: name = "certificate", certificateHolder: holder = nobody } =
+        request.peer;
+      return { id: `certificate:${name}`, actor: `admin:${name}`, capabilities: "all", holder };
     }
     case "token":
       throw unauthenticated("token_missing", "Send a token: Authorization: Bearer mr_….");

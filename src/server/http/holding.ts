@@ -1,6 +1,7 @@
 /**
- * Whose a claim is: a bearer token that claims is named in the worker's name, and what comes under another token is
- * treated as if the lease was lost. Where nobody is asked who they are, every caller holds every lease.
+ * Whose a claim is: the bearer token or the client certificate that claims is named in the worker's name, and what comes
+ * under another one is treated as if the lease was lost. Where nobody is asked who they are, every caller holds every
+ * lease.
  */
 import type { JobEvent } from "../../core/event.js";
 import type { Job } from "../../core/job.js";
@@ -17,8 +18,8 @@ export function checkService(caller: Caller, service: string): void {
 }
 
 /** The name under which a caller claims. No worker can take the part after the @ for itself. */
-export function workerName({ tokenId }: Caller, worker: string): string {
-  return tokenId === undefined ? worker : `${worker}@${tokenId}`;
+export function workerName({ holder }: Caller, worker: string): string {
+  return holder === undefined ? worker : `${worker}@${holder}`;
 }
 
 /** A job, and the token of a claim of it. */
@@ -64,7 +65,7 @@ export async function ownLeases<Any extends Lease>(
  * what is ended from outside holds its key and its places until its own worker lets go.
  */
 function isOwn(caller: Caller, { job, token }: Lease): boolean | null {
-  if (caller.tokenId === undefined) return true;
+  if (caller.holder === undefined) return true;
   // A token that the job never had is nobody's.
   if (token > job.token) return false;
   return job.state === "active" && job.token === token ? isNamedIn(caller, job.worker) : null;
@@ -79,6 +80,6 @@ function tokensOf(caller: Caller, events: readonly JobEvent[]): ReadonlySet<numb
   );
 }
 
-function isNamedIn({ tokenId }: Caller, worker: string | undefined): boolean {
-  return worker?.endsWith(`@${tokenId}`) ?? false;
+function isNamedIn({ holder }: Caller, worker: string | undefined): boolean {
+  return worker?.endsWith(`@${holder}`) ?? false;
 }

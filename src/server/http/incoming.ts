@@ -2,9 +2,10 @@
  * A request as the app sees it, and an answer as it gives it: as little as a socket needs and a `Request` can give, so
  * that both ways in cost no more than they have to.
  */
+import { createHash } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { Readable } from "node:stream";
-import type { TLSSocket } from "node:tls";
+import type { PeerCertificate, TLSSocket } from "node:tls";
 import { badArgument } from "./refusal.js";
 
 /** What is known of who is at the other end. */
@@ -13,6 +14,8 @@ export interface Peer {
   readonly address: string;
   /** The name in the client certificate that was verified. */
   readonly certificateName?: string;
+  /** Whom that certificate was given to, which a renewed one tells as well. */
+  readonly certificateHolder?: string;
 }
 
 /** A request. */
@@ -156,9 +159,23 @@ export function send(response: ServerResponse, { status, headers, content }: Out
 function peerOf({ socket }: IncomingMessage): Peer {
   const address = socket.remoteAddress ?? "unknown";
   const certificate = (socket as Partial<TLSSocket>).getPeerCertificate?.();
-  const subject = certificate?.subject?.CN;
-  const certificateName = Array.isArray(subject) ? subject[0] : subject;
-  return certificateName ? { address, certificateName: nameOf(certificateName) } : { address };
+  // Without a certificate, Node gives an object without members.
+  if (certificate?.subject === undefined) return { address };
+  const subject = certificate.subject.CN;
+  const name = Array.isArray(subject) ? subject[0] : subject;
+  const certificateHolder = holderOf(certificate);
+  return { address, certificateHolder, ...(name && { certificateName: nameOf(name) }) };
+}
+
+/** How much of a hash tells one holder from another. */
+const holderHexLength = 24;
+
+/** Whom a certificate was given to: its subject with its other names, or itself where it has neither. */
+function holderOf({ subject, subjectaltname, fingerprint256 }: PeerCertificate): string {
+  const isNamed = Object.keys(subject).length > 0 || subjectaltname !== undefined;
+  const names = isNamed ? JSON.stringify([subject, subjectaltname ?? ""]) : fingerprint256;
+  const hash = createHash("sha256").update(names).digest("hex");
+  return `certificate-${hash.slice(0, holderHexLength)}`;
 }
 
 /** A name that fits into an actor. */
