@@ -19,6 +19,7 @@ import {
   optionsProblem,
   rangeProblem,
   stringProblem,
+  timeMs,
   yesOrNoProblem,
 } from "./option-checks.js";
 import { actorOf } from "./runtime.js";
@@ -127,7 +128,7 @@ export class JobRef<Payload = Json, Value = Json | undefined> {
     const problem = optionsProblem("a retry", options, retryChecks);
     if (problem !== null) return refusal(problem);
     const { delayMs = 0, force = false } = options;
-    const runAt = Math.round(this.#client.runtime.engine.now() + delayMs);
+    const runAt = timeMs(this.#client.runtime.engine.now() + delayMs);
     return this.#command({ command: "retry", runAt, force });
   }
 

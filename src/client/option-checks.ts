@@ -66,9 +66,9 @@ export function kindOf(value: unknown): string {
   return Array.isArray(value) ? "a list" : typeof value;
 }
 
-/** A time of the caller's in milliseconds. */
+/** A time of the caller's in whole milliseconds, which are all that a store keeps. */
 export function timeMs(time: Date | number): number {
-  return typeof time === "number" ? time : time.getTime();
+  return Math.round(typeof time === "number" ? time : time.getTime());
 }
 
 /** Takes a `Date`, or milliseconds that a `Date` can hold. */

@@ -187,9 +187,7 @@ function createCommand(
     payload: parts.payload,
     maxTries: options.maxTries ?? settings.maxTries,
     priority: options.priority ?? settings.priority,
-    runAt: Math.round(
-      options.runAt === undefined ? now + (options.delayMs ?? 0) : timeMs(options.runAt),
-    ),
+    runAt: timeMs(options.runAt ?? now + (options.delayMs ?? 0)),
     deadLetter: settings.deadLetter,
     tags: options.tags === undefined ? noTags : [...new Set(options.tags)],
     blockers: noBlockers,
@@ -210,7 +208,7 @@ function deadlineOf(
   now: number,
 ): number | undefined {
   const { deadlineMs, queue } = settings;
-  const own = options.deadline === undefined ? undefined : Math.round(timeMs(options.deadline));
+  const own = options.deadline === undefined ? undefined : timeMs(options.deadline);
   const deadline = own ?? (deadlineMs === undefined ? undefined : now + deadlineMs);
   if (queue.maxAgeMs === undefined) return deadline;
   return Math.min(deadline ?? Number.POSITIVE_INFINITY, now + queue.maxAgeMs);
@@ -262,7 +260,7 @@ function preparedIdempotency(
     recordId: recordId.idempotency(target.service, target.type, target.settings.version, given.key),
     key: given.key,
     scope: given.scope ?? "any",
-    expiresAt: now + (given.windowMs ?? idempotencyWindowMs),
+    expiresAt: timeMs(now + (given.windowMs ?? idempotencyWindowMs)),
     payloadHash: payloadHash(runtime, payload),
   };
 }

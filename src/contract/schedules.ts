@@ -148,7 +148,9 @@ function timingOf(
   if (first === undefined) fail(place("cron"), "is missing; give cron, everyMs or at");
   if (second !== undefined) fail(place(second), `does not go with ${first}; give one of them`);
   if (cron !== undefined) return { kind: "cron", expression: cron.trim(), timeZone };
-  return everyMs === undefined ? { kind: "at", at: Number(at) } : { kind: "every", everyMs };
+  return everyMs === undefined
+    ? { kind: "at", at: Math.round(Number(at)) }
+    : { kind: "every", everyMs };
 }
 
 function tagsCheck(tags: unknown): string | null {

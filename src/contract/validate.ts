@@ -280,8 +280,8 @@ export function oneOf(...choices: readonly string[]): Check {
 }
 
 function keptMs(value: unknown): string | null {
-  const good = typeof value === "number" && value >= 0;
-  return good
+  const isWhole = Number.isSafeInteger(value) || value === Number.POSITIVE_INFINITY;
+  return isWhole && Number(value) >= 0
     ? null
-    : `is ${String(value)}; it must be 0 (discard at once) or more milliseconds, or Infinity`;
+    : `is ${String(value)}; it must be 0 (discard at once) or more whole milliseconds, or Infinity`;
 }

@@ -209,7 +209,7 @@ function afterFailure(
     return envelope(job, origin, now, "expired", { deadline: job.deadline });
   }
   if (job.tries < job.maxTries)
-    return envelope(job, origin, now, "retry", { token, error, runAt: failure.retryAt });
+    return envelope(job, origin, now, "retry", { token, error, runAt: whole(failure.retryAt) });
   return job.deadLetter
     ? envelope(job, origin, now, "dead", { token, error })
     : envelope(job, origin, now, "failed", { token, error });
@@ -222,9 +222,10 @@ function cancelledOnRequest(job: Job, token: number): EventData["cancelled"] {
 
 function release(job: Job, command: CommandOf<"release">, now: number): Decision {
   if (!holds(job, command.token)) return staleToken(job);
-  const { token, cause, runAt, reason } = command;
+  const { token, cause, reason } = command;
   if (job.cancelRequest)
     return accept(envelope(job, command, now, "cancelled", cancelledOnRequest(job, token)));
+  const runAt = whole(command.runAt);
   return accept(envelope(job, command, now, "released", compact({ token, cause, runAt, reason })));
 }
 
@@ -270,9 +271,8 @@ function retryByHand(job: Job, command: CommandOf<"retry">, now: number): Decisi
     const remedy = job.state === "completed" ? "; run it again with force" : "";
     return refuse("not_allowed", `Job ${job.id} is ${job.state} and cannot be retried${remedy}.`);
   }
-  const data = command.force
-    ? { runAt: command.runAt, forced: true as const }
-    : { runAt: command.runAt };
+  const runAt = whole(command.runAt);
+  const data = command.force ? { runAt, forced: true as const } : { runAt };
   const state = job.state === "unreachable" && job.blockers.length > 0 ? "blocked" : "pending";
   return accept(
     envelope(job, command, now, "retried", data, { state, run: job.run + 1, tries: 0 }),
@@ -300,12 +300,12 @@ function created(command: CommandOf<"create">, now: number): Decision {
     payload: command.payload,
     maxTries: command.maxTries,
     priority: command.priority,
-    runAt: command.runAt,
+    runAt: whole(command.runAt),
     deadLetter: command.deadLetter,
     tags: command.tags,
     blockers: command.blockers,
   };
-  if (command.deadline !== undefined) event.deadline = command.deadline;
+  if (command.deadline !== undefined) event.deadline = whole(command.deadline);
   if (command.key !== undefined) event.key = command.key;
   if (command.policy !== undefined) event.policy = command.policy;
   if (command.idempotencyKey !== undefined) event.idempotencyKey = command.idempotencyKey;
@@ -354,6 +354,12 @@ function legal<Name extends EventName>(
 ): Decision {
   if (!transitions[name].from.includes(job.state)) return illegal(job, name);
   return accept(envelope(job, origin, now, name, data));
+}
+
+/** Not every store can keep a part of a millisecond, so that whoever takes a time from a user makes it whole. */
+function whole(time: number): number {
+  if (Number.isSafeInteger(time)) return time;
+  throw new Error(`The time ${time} of a command is not a whole number of milliseconds.`);
 }
 
 function holds(job: Job, token: number): boolean {

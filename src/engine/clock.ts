@@ -4,7 +4,7 @@
 
 /** Tells the time and calls back later. */
 export interface Clock {
-  /** Milliseconds since 1970. */
+  /** Whole milliseconds since 1970. */
   now(): number;
   /** Milliseconds that only ever grow, for measuring how long something took. */
   monotonic(): number;

@@ -26,6 +26,7 @@ import { networksProblem } from "../client/webhooks/addresses.js";
 import type { JobEntries, ServiceContract } from "../contract/definition.js";
 import { concurrencyLimit } from "../contract/validate.js";
 import { nameProblem } from "../core/names.js";
+import { delayMaxMs } from "../core/retry.js";
 import { type Clock, systemClock } from "../engine/clock.js";
 import type { Engine } from "../engine/engine.js";
 import { transactionsNotSupported } from "../engine/errors.js";
@@ -156,8 +157,7 @@ const connectChecks: { readonly [Name in keyof ConnectOptions]-?: OptionCheck } 
     typeof graceMs === "number" && graceMs >= 0 && Number.isFinite(graceMs)
       ? null
       : `${String(graceMs)} is not a number of milliseconds; give 0 or more.`,
-  keeper: (keeper) =>
-    typeof keeper === "boolean" || isObject(keeper) ? null : "It must be true, false or timings.",
+  keeper: keeperProblem,
   transactions: membersProblem("run"),
   outbox: stringProblem,
   acceptMigration: stringProblem,
@@ -169,6 +169,21 @@ const connectChecks: { readonly [Name in keyof ConnectOptions]-?: OptionCheck } 
   clock: membersProblem("now", "monotonic", "after"),
   ids: membersProblem("jobId", "eventId", "randomHex"),
 };
+
+const timingChecks: { readonly [Name in keyof KeeperTimings]-?: OptionCheck } = {
+  ttlMs: whole(1, delayMaxMs),
+  renewMs: whole(1, delayMaxMs),
+  tickMs: whole(1, delayMaxMs),
+  resolveMs: whole(0, delayMaxMs),
+  pruneMs: whole(1, delayMaxMs),
+  tombstoneMs: whole(0, delayMaxMs),
+};
+
+function keeperProblem(keeper: unknown): string | null {
+  if (typeof keeper === "boolean") return null;
+  if (!isObject(keeper)) return "It must be true, false or timings.";
+  return optionsProblem("keeper", keeper, timingChecks)?.message ?? null;
+}
 
 function checkOptions(options: ConnectOptions<unknown>): void {
   const problem = optionsProblem("connect", options, connectChecks);

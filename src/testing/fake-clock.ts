@@ -34,8 +34,9 @@ export class FakeClock implements Clock {
     this.#now = start;
   }
 
+  /** Timers fire at any time, but what a store is told is whole. */
   now(): number {
-    return this.#now;
+    return Math.floor(this.#now);
   }
 
   monotonic(): number {

@@ -42,7 +42,7 @@ export class TestClock {
     if (!(Number.isFinite(byMs) && byMs >= 0)) {
       throw new RangeError(`A clock moves on by 0 or more milliseconds, not by ${byMs}.`);
     }
-    const until = this.now() + byMs;
+    const until = Math.round(this.now() + byMs);
     while (this.now() < until) {
       const open = await this.#bound.openJobs();
       const changeAt = nextChangeAt(open, this.now()) ?? until;

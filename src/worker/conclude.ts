@@ -98,7 +98,7 @@ function commandOf(
       const release = {
         command: "release",
         cause: "snooze",
-        runAt: engine.now() + delayMs,
+        runAt: Math.round(engine.now() + delayMs),
       } as const;
       return reason === undefined ? { ...release, ...held } : { ...release, reason, ...held };
     }

@@ -10,7 +10,7 @@ import { decide } from "../core/decide.js";
 import type { JobEvent } from "../core/event.js";
 import type { Job } from "../core/job.js";
 import { type AppendOutcome, batchMax, type Change, type LoadedJob } from "../engine/engine.js";
-import { StoreClosed } from "../engine/errors.js";
+import { StoreClosed, type StoreError } from "../engine/errors.js";
 import { jobFields } from "../engine/logger.js";
 import { discard, removalOf } from "./discard.js";
 import type { Hold } from "./hold.js";
@@ -149,9 +149,13 @@ export class Settlements {
     }
     try {
       if (changes.length > 0) this.#apply(sent, await this.#store(sent, changes), moved);
+    } catch (error) {
+      this.#retryLater(sent, error);
+    }
+    try {
       if (moved.length > 0) await this.#reconsider(moved);
     } catch (error) {
-      this.#retryLater(settlements, error);
+      this.#retryLater(moved, error);
     }
   }
 
@@ -178,11 +182,18 @@ export class Settlements {
     moved: Settlement[],
   ): void {
     const removals: Change[] = [];
+    const faulted: Settlement[] = [];
+    let fault: StoreError | undefined;
     for (let index = 0; index < sent.length; index++) {
       const settlement = sent[index] as Settlement;
       const answer = outcomes[index];
       if (answer?.outcome === "bad_blocker") {
         this.#over(settlement, { fate: "refused", refusal: answer });
+        continue;
+      }
+      if (answer?.outcome === "faulted") {
+        faulted.push(settlement);
+        fault ??= answer.error;
         continue;
       }
       if (answer?.outcome !== "appended") {
@@ -194,6 +205,7 @@ export class Settlements {
       this.#over(settlement, stored);
     }
     if (removals.length > 0) void discard(removals, this.#runtime);
+    if (fault !== undefined) this.#retryLater(faulted, fault);
   }
 
   /** Tells the log of a bad end, and gives the removal of a job that is not kept. */

@@ -69,6 +69,7 @@ const refused: readonly (readonly [field: string, options: object, message: RegE
   ["queue.whenFull", { queue: { whenFull: "coalesce" } }, /without keyConcurrency/],
   ["queue.maxQueuedPerKey", { queue: { maxQueuedPerKey: 3 } }, /without keyConcurrency/],
   ["retention.completed", { retention: { completed: -1 } }, /0 \(discard at once\)/],
+  ["retention.completed", { retention: { completed: 1.5 } }, /whole milliseconds/],
   ["retention.pending", { retention: { pending: 1 } }, /is not an option/],
   ["retires", { retires: 5 }, /is not an option; use one of payload/],
   ["retry.tries", { retry: { tries: 5 } }, /use one of maxTries, backoff/],

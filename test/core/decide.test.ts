@@ -54,6 +54,22 @@ describe("create", () => {
   });
 });
 
+describe("a time", () => {
+  it("must be whole, whoever gives it", () => {
+    const broken = now + 0.5;
+    const commands: readonly [Job | null, Command][] = [
+      [null, createCommand({ runAt: broken })],
+      [null, createCommand({ deadline: broken })],
+      [active(), { command: "fail", token: 1, error, retryAt: broken, ...origin }],
+      [active(), { command: "release", token: 1, cause: "snooze", runAt: broken, ...origin }],
+      [jobAfter(now, createCommand(), cancel), { command: "retry", runAt: broken, ...origin }],
+    ];
+    for (const [job, command] of commands) {
+      expect(() => decide(job, command, now)).toThrow("whole number of milliseconds");
+    }
+  });
+});
+
 describe("start", () => {
   it("is refused before the run time and while the job runs or has ended", () => {
     expect(refusal(jobAfter(now, createCommand({ runAt: now + 1 })), start)).toBe("too_early");

@@ -26,20 +26,25 @@ it("sends the outcomes of one turn in one call, and the next claim with it", asy
   expect(calls[calls.indexOf("settle") + 1]).toBe("claim");
 });
 
-it("sends an outcome again after a fault of the store", async () => {
-  const workshop = shop();
-  const id = await workshop.create("mail");
-  const work = gate();
-  await workshop.start({ mail: () => work.opened });
-  workshop.trouble.settle = "refuse";
-  work.open();
-  await workshop.clock.advance(5_000);
-  expect((await workshop.job(id)).state).toBe("active");
-  expect(workshop.logged("Outcomes could not be stored").length).toBeGreaterThan(0);
-  workshop.trouble.settle = "none";
-  await workshop.clock.advance(5_000);
-  expect(await workshop.names(id)).toEqual(["created", "started", "completed"]);
-});
+it.each(["refuse", "fault-each"] as const)(
+  "sends an outcome again after a fault of the store: %s",
+  async (trouble) => {
+    const workshop = shop();
+    const id = await workshop.create("mail");
+    const work = gate();
+    await workshop.start({ mail: () => work.opened });
+    workshop.trouble.settle = trouble;
+    work.open();
+    await workshop.clock.advance(5_000);
+    expect((await workshop.job(id)).state).toBe("active");
+    const [line] = workshop.logged("Outcomes could not be stored");
+    expect(line?.fields).toMatchObject({ error: { message: "The store is away." }, outcomes: 1 });
+    expect(workshop.count("settle")).toBeLessThan(10);
+    workshop.trouble.settle = "none";
+    await workshop.clock.advance(5_000);
+    expect(await workshop.names(id)).toEqual(["created", "started", "completed"]);
+  },
+);
 
 it("keeps the lease while it waits for the store to take an outcome", async () => {
   const workshop = shop();

@@ -24,8 +24,8 @@ export interface LoggedLine {
   readonly message: string;
 }
 
-/** What the store does with a call: carry it out, refuse it, or carry it out and lose the reply. */
-export type Trouble = "none" | "refuse" | "lose-reply";
+/** What the store does with a call: carry it out, refuse it, fail at each of its changes, or carry it out and lose the reply. */
+export type Trouble = "none" | "refuse" | "fault-each" | "lose-reply";
 
 export interface WorkerSettings {
   readonly instance?: string;
@@ -183,6 +183,10 @@ export class Workshop {
           const trouble = this.trouble[method] ?? "none";
           const fault = new StoreUnavailable({ message: "The store is away.", url: "memory:" });
           if (trouble === "refuse") return Promise.reject(fault);
+          if (trouble === "fault-each") {
+            const [changes] = given as [readonly unknown[]];
+            return Promise.resolve(changes.map(() => ({ outcome: "faulted", error: fault })));
+          }
           const answer = member.apply(target, given);
           if (trouble === "none") return answer;
           return Promise.resolve(answer).then(() => Promise.reject(fault));

@@ -16,7 +16,7 @@ import {
 } from "../audit.js";
 import type { Client } from "../client.js";
 import { DeliveryNotFound, InvalidOption, WebhookNotFound } from "../errors.js";
-import { optionProblem, rangeProblem } from "../option-checks.js";
+import { optionProblem, rangeProblem, timeMs } from "../option-checks.js";
 import { given } from "../reads.js";
 import { AddressRules } from "./addresses.js";
 import { Deliverer, type DeliveryAnswer } from "./deliverer.js";
@@ -167,7 +167,7 @@ export class Webhooks {
     if (problem !== null) return refusal(problem);
     const { ids, engine } = this.#client.runtime;
     const secret = freshSecret(ids);
-    const expiresAt = engine.now() + overlapMs;
+    const expiresAt = timeMs(engine.now() + overlapMs);
     return attempt<WebhookWithSecret, WebhookNotFound | StoreError>(async () => {
       const audited = { action: "webhook.rotateSecret", details: { overlapMs } } as const;
       const rotated = await this.#change(id, audited, (webhook) => {
