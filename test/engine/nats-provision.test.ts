@@ -64,7 +64,7 @@ describe("provisioning", () => {
       storage: "file",
       max_msgs_per_subject: 1,
       allow_direct: true,
-      allow_rollup_hdrs: true,
+      allow_rollup_hdrs: false,
       allow_msg_ttl: true,
     });
     expect(advisories).toMatchObject({
@@ -128,6 +128,7 @@ describe("provisioning", () => {
       max_bytes: 1_000_000,
       duplicate_window: 1e9,
       discard: "old",
+      allow_rollup_hdrs: true,
       metadata: { team: "blue" },
     });
     await jetstream(await natsConnection(url)).publish(`${prefix}.jobs.a.b.c.created`, "kept");
@@ -142,8 +143,19 @@ describe("provisioning", () => {
       duplicate_window: 120e9,
       discard: "new",
       allow_direct: true,
+      allow_rollup_hdrs: false,
       metadata: { team: "blue", "millrace.layout": "1" },
     });
+  });
+
+  it("forbids messages that roll up where an earlier version allowed them", async () => {
+    const { url, storeUrl } = await freshPrefix();
+    const topology = await provisioned(storeUrl);
+    const { streams } = await managerOf(url);
+    await streams.update(topology.recordsStream, { allow_rollup_hdrs: true });
+    await provisioned(storeUrl);
+    for (const config of await configsOf(url, topology))
+      expect(config).toMatchObject({ allow_rollup_hdrs: false });
   });
 
   it.each<[string, Partial<StreamConfig>, string]>([

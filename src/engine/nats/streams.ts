@@ -80,6 +80,8 @@ export function wantedStreams(
     max_msg_size: -1,
     discard_new_per_subject: false,
     no_ack: false,
+    // A message that rolls up erases what others have stored, whoever may publish under a single subject.
+    allow_rollup_hdrs: false,
     metadata: { [layoutKey]: String(layoutVersion) },
   } as const;
   return [
@@ -106,7 +108,6 @@ export function wantedStreams(
       max_msgs_per_subject: 1,
       duplicate_window: duplicatesKnownNs,
       allow_direct: true,
-      allow_rollup_hdrs: true,
       allow_msg_ttl: true,
       deny_delete: true,
     },
