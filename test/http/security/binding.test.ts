@@ -13,7 +13,6 @@ import { type ServerOptions, startServer } from "millrace/server";
 import { beforeAll, describe, expect, it } from "vitest";
 import { makeAuthority, makeCertificate } from "../../support/certificates.js";
 import { openServer } from "../api.js";
-import { makeAuthority, makeCertificate } from "./certificates.js";
 
 /** The files of an authority, a server and a client that it vouches for, and a client of another authority. */
 interface Certificates {
