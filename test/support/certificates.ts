@@ -19,9 +19,10 @@ export async function makeCertificate(
   folder: string,
   authority: string,
   name: string,
+  subject = `/CN=${name}`,
 ): Promise<void> {
   const files = ["-keyout", `${name}.key`, "-out", `${name}.csr`];
-  await run("openssl", ["req", ...freshKey, ...files, "-subj", `/CN=${name}`], { cwd: folder });
+  await run("openssl", ["req", ...freshKey, ...files, "-subj", subject], { cwd: folder });
   await writeFile(join(folder, "names"), "subjectAltName=IP:127.0.0.1\n");
   const sign = ["x509", "-req", "-in", `${name}.csr`, "-CA", `${authority}.pem`, "-days", "2"];
   const more = ["-CAkey", `${authority}.key`, "-CAcreateserial", "-extfile", "names"];

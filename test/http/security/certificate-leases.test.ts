@@ -7,8 +7,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { beforeAll, expect, it } from "vitest";
+import { makeAuthority, makeCertificate } from "../../support/certificates.js";
 import { openServer } from "../api.js";
-import { makeAuthority, makeCertificate } from "./certificates.js";
 
 let folder: string;
 
