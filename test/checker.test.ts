@@ -2,10 +2,11 @@
 import fc from "fast-check";
 import { checkLog, type LogRule } from "millrace/conformance";
 import { describe, expect, it } from "vitest";
+import { rowOfFold } from "#millrace/conformance/row-of-fold.js";
 import type { Command } from "#millrace/core/command.js";
 import { decide } from "#millrace/core/decide.js";
 import type { JobEvent } from "#millrace/core/event.js";
-import { evolve } from "#millrace/core/evolve.js";
+import { evolve, fold } from "#millrace/core/evolve.js";
 import type { Job } from "#millrace/core/job.js";
 import { createCommand, eventOf, lives, logOf } from "./core/lives.js";
 
@@ -162,10 +163,25 @@ describe("the checker", () => {
   });
 
   it("finds rows that are unlike the fold, missing, doubled or left over", async () => {
-    const row = { id: "job-1", state: "completed", version: 3, run: 1, tries: 1 } as const;
+    const job = fold(plain) as Job;
+    const row = rowOfFold(job);
     expect(await rules(plain, { rows: [row] })).toEqual([]);
-    const wrong = [[], [row, row], [{ ...row, tries: 2 }], [row, { ...row, id: "other" }]];
+    const wrong = [[], [row, row], [row, { ...row, id: "other" }]];
     for (const rows of wrong) expect(await rules(plain, { rows })).toEqual(["view_equals_fold"]);
+  });
+
+  it("names each member of a row that is unlike the fold", async () => {
+    const life = log({ key, tags: ["red"], deadline: now + 9 }, start, cancel);
+    const row = rowOfFold(fold(life) as Job);
+    for (const name of Object.keys(row).filter((name) => name !== "id")) {
+      const told = await checkLog(life, { rows: [{ ...row, [name]: "another" }] });
+      expect(told.map(({ rule }) => rule)).toEqual(["view_equals_fold"]);
+      expect(told[0]?.sentence).toContain(`${name} is "another" in its row`);
+    }
+    const { deadline: _deadline, ...rest } = row;
+    const [missing] = await checkLog(life, { rows: [rest] });
+    expect(missing?.sentence).toContain("deadline is missing in its row");
+    expect(await checkLog(life, { rows: [{ ...row, leaseUntil: 5 } as typeof row] })).toEqual([]);
   });
 
   it("takes a deleted job for gone, whether its log is still there or not", async () => {

@@ -3,6 +3,7 @@
  */
 import type { JobEvent } from "../core/event.js";
 import type { JobError, JobState, Progress } from "../core/job.js";
+import type { JobRow } from "../engine/query.js";
 import type { ErrorAnswer } from "./api.js";
 
 /** A page of a list. */
@@ -92,6 +93,24 @@ export function eventOf(answer: EventAnswer): JobEvent {
       at: timeOf(entry.at),
     }));
   return event as unknown as JobEvent;
+}
+
+const rowTimeFields = [
+  "runAt",
+  "createdAt",
+  "updatedAt",
+  "deadline",
+  "startedAt",
+  "endedAt",
+  "heartbeatAt",
+  "leaseUntil",
+] as const;
+
+/** A job of a list as a store knows it, with times as numbers. */
+export function rowOf(answer: JobRowAnswer): JobRow {
+  const row: Record<string, unknown> = { ...answer };
+  for (const name of rowTimeFields) if (name in row) row[name] = timeOf(row[name]);
+  return row as unknown as JobRow;
 }
 
 function timeOf(value: unknown): unknown {

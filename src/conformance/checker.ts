@@ -7,6 +7,7 @@ import type { EventOf, JobEvent } from "../core/event.js";
 import { evolve } from "../core/evolve.js";
 import { isEnded, type Job, type JobState } from "../core/job.js";
 import { transitions } from "../core/transitions.js";
+import { type FoldRow, rowDifferences } from "./row-of-fold.js";
 
 /** The rules that a log must obey. */
 export type LogRule =
@@ -36,21 +37,12 @@ export interface Violation {
   readonly eventId?: string;
 }
 
-/** The part of a read model's row that must equal the fold. */
-export interface ViewRow {
-  readonly id: string;
-  readonly state: JobState;
-  readonly version: number;
-  readonly run: number;
-  readonly tries: number;
-}
-
 /** What a check may know beside the log. */
 export interface CheckOptions {
   /** Every job must have ended. */
   readonly finished?: boolean;
   /** The rows of the read model, all of them. */
-  readonly rows?: Iterable<ViewRow>;
+  readonly rows?: Iterable<FoldRow>;
   /** Cluster-wide limits of active jobs, by `service/type` and by `service/queue`. */
   readonly typeLimits?: Readonly<Record<string, number>>;
   readonly queueLimits?: Readonly<Record<string, number>>;
@@ -270,7 +262,7 @@ export class LogChecker {
     }
   }
 
-  #checkRows(rows: Iterable<ViewRow>): void {
+  #checkRows(rows: Iterable<FoldRow>): void {
     const report = (jobId: string, sentence: string) =>
       this.#violations.push({ rule: "view_equals_fold", jobId, sentence });
     const seen = new Set<string>();
@@ -279,9 +271,9 @@ export class LogChecker {
       seen.add(row.id);
       const job = this.job(row.id);
       if (job === null) report(row.id, "has a row and no log");
-      else if (viewText(row) !== viewText(job)) {
-        report(row.id, `is ${viewText(row)} in its row and ${viewText(job)} in its log`);
-      }
+      else
+        for (const difference of rowDifferences(row, job))
+          report(row.id, `has two stories: ${difference}`);
     }
     for (const [id, { job }] of this.#ledgers) {
       if (job !== null && !seen.has(id)) report(id, "has a log and no row");
@@ -309,10 +301,6 @@ class Groups {
     if (inside) members.add(jobId);
     else members.delete(jobId);
   }
-}
-
-function viewText({ state, version, run, tries }: Omit<ViewRow, "id">): string {
-  return `${state} at version ${version}, run ${run}, try ${tries}`;
 }
 
 function ruleOf(ignored: string): LogRule {

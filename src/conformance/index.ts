@@ -8,9 +8,9 @@ export {
   checkLog,
   LogChecker,
   type LogRule,
-  type ViewRow,
   type Violation,
 } from "./checker.js";
 export { Environment, type LaneAsk, type NewJob, type Wish } from "./environment.js";
 export { MovableClock } from "./movable-clock.js";
+export type { FoldRow } from "./row-of-fold.js";
 export { type CaseOutcome, runCase, runConformance } from "./run.js";

@@ -10,6 +10,7 @@ import type { Engine } from "../engine/engine.js";
 import { type JobRow, pageMax, type StateCount } from "../engine/query.js";
 import { checkLog } from "./checker.js";
 import type { Environment } from "./environment.js";
+import { rowOfFold } from "./row-of-fold.js";
 
 /** The most pages that are read of a list, so that a cursor that goes in circles ends in an error. */
 const pagesMax = 1_000;
@@ -53,40 +54,6 @@ async function readRows(engine: Engine): Promise<readonly JobRow[]> {
     if (cursor === undefined) return rows;
   }
   throw new Error(`The list of jobs does not end after ${pagesMax} pages.`);
-}
-
-/** The part of a row that the fold tells; the rest speaks of leases. */
-export function rowOfFold(job: Job): Partial<JobRow> {
-  const { id, service, type, typeVersion, queue, state, version, run, tries, maxTries } = job;
-  const { priority, runAt, createdAt, updatedAt, tags } = job;
-  return {
-    ...{ id, service, type, typeVersion, queue, state, version, run, tries, maxTries },
-    ...{ priority, runAt, createdAt, updatedAt, tags },
-    ...(job.deadline !== undefined && { deadline: job.deadline }),
-    ...(job.startedAt !== undefined && { startedAt: job.startedAt }),
-    ...(job.endedAt !== undefined && { endedAt: job.endedAt }),
-    ...(job.key && { key: job.key.key, keyHash: job.key.hash }),
-    ...(job.parentId !== undefined && { parentId: job.parentId }),
-    ...(job.chainId !== undefined && { chainId: job.chainId }),
-    ...(job.agent !== undefined && { agent: job.agent }),
-    ...(job.aggregate !== undefined && { aggregate: job.aggregate }),
-    ...(job.worker !== undefined && { worker: job.worker }),
-    ...(job.cancelRequest && { cancelRequested: true }),
-    ...detailOf(job),
-  };
-}
-
-/** What a row says of the last thing that happened: why the job waits again, or why it ended as it did. */
-function detailOf({ state, error, reason }: Job): Pick<JobRow, "detail"> {
-  const failed = state === "retry" || state === "failed" || state === "dead";
-  const silent =
-    state === "active" || state === "blocked" || state === "completed" || state === "expired";
-  const said = failed
-    ? error?.message
-    : state === "dismissed"
-      ? (reason ?? error?.message)
-      : reason;
-  return silent || said === undefined ? {} : { detail: said };
 }
 
 async function verifyFolds(engine: Engine, events: readonly JobEvent[]): Promise<readonly Job[]> {

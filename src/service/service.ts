@@ -134,6 +134,8 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
     this.#whenStopped = new Promise((resolve) => {
       this.#reportStopped = resolve;
     });
+    // How a stop failed is told to whoever called it; that nobody waits besides is no fault of its own.
+    this.#whenStopped.catch(() => {});
   }
 
   /** A reference to a job by its id, of any type. */

@@ -52,6 +52,18 @@ it("verify finds a log that was tampered with", async () => {
   expect(err).toContain("break the rules");
 });
 
+it("verify names what a list says otherwise than the log", async () => {
+  const place = await freshPlace();
+  await json(place, "job", "create", "shop", "pack", "{}", "--tag", "red");
+  const database = new Database(join(place.folder, "millrace.db"));
+  database.exec("UPDATE jobs SET priority = 5, max_tries = 99, created_at = 5, tags = '[]'");
+  database.close();
+  const { code, out } = await run(place, ["verify"]);
+  expect(code).toBe(4);
+  for (const name of ["priority", "maxTries", "createdAt", "tags"])
+    expect(out).toContain(`${name} is`);
+});
+
 it("rebuild makes the lists of a NATS store anew, and says where there is nothing to do", async () => {
   const place = await freshPlace({ MILLRACE_URL: await freshStoreUrl() });
   const { id } = await json<{ id: string }>(place, "job", "create", "shop", "pack", "{}");

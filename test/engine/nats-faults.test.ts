@@ -132,6 +132,16 @@ describe("a server that goes away and returns", () => {
     await server.restart();
     await service.jobs.quick.create(noWork).orThrow();
   });
+
+  it("keeps nobody from stopping, and is looked for no more", async () => {
+    const server = await ownNats();
+    const service = await openService(server.url);
+    await service.jobs.quick.create(noWork).orThrow();
+    await server.kill("SIGKILL");
+    await service.stop();
+    const refused = await service.jobs.quick.create(noWork);
+    expect(refused.isErr() && refused.error._tag).toBe("StoreClosed");
+  });
 });
 
 describe("connections that are cut again and again", () => {

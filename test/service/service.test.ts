@@ -59,6 +59,22 @@ describe.for(stores)("a service on $name", (store) => {
     expect(() => service.start()).toThrow(ServiceStopped);
   });
 
+  it("tells only those who ask when it cannot stop", async () => {
+    const service = await connect(shop, { url: "memory:" });
+    const { engine } = service;
+    const close = engine.close.bind(engine);
+    const fault = new Error("The store does not let go.");
+    engine.close = () => close().then(() => Promise.reject(fault));
+    const unheard: unknown[] = [];
+    const hear = (error: unknown) => void unheard.push(error);
+    process.on("unhandledRejection", hear);
+    await expect(service.stop()).rejects.toBe(fault);
+    await new Promise((resolve) => setImmediate(resolve));
+    process.removeListener("unhandledRejection", hear);
+    expect(unheard).toEqual([]);
+    await expect(service.wait()).rejects.toBe(fault);
+  });
+
   it("stops cleanly in the middle of its start", async () => {
     const service = await openService(store, shop);
     service.jobs.greet.handle(({ payload }) => ({ text: payload.name }));

@@ -4,7 +4,14 @@
  */
 import type { Command } from "commander";
 import { LogChecker, type Violation } from "../../conformance/checker.js";
-import { type EventAnswer, eventOf, type FeedAnswer, type JobRowAnswer } from "../answers.js";
+import type { FoldRow } from "../../conformance/row-of-fold.js";
+import {
+  type EventAnswer,
+  eventOf,
+  type FeedAnswer,
+  type JobRowAnswer,
+  rowOf,
+} from "../answers.js";
 import { type Api, ask } from "../api.js";
 import { define, option, type Run } from "../define.js";
 import { Failure } from "../failure.js";
@@ -40,7 +47,7 @@ export function addVerify(program: Command, run: Run): void {
 async function verify(session: Session, shown: number): Promise<void> {
   const { output } = session;
   const api = await session.api();
-  const rows: JobRowAnswer[] = [];
+  const rows: FoldRow[] = [];
   const checker = new LogChecker({ rows });
   const { engine } = await ask<Info>(api, "GET", "/v1/info");
   const log = engine.capabilities.transactions ? checker : new LooseLog(checker);
@@ -54,7 +61,7 @@ async function verify(session: Session, shown: number): Promise<void> {
     { all: true },
     session.signal,
   )) {
-    rows.push(...page.entries);
+    rows.push(...page.entries.map(rowOf));
     output.progress(`${grouped(rows.length)} rows read`);
   }
   // Jobs that moved on while the rows were read may differ from them, and that is nobody's fault.

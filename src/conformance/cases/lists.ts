@@ -6,7 +6,7 @@ import type { JobState } from "../../core/job.js";
 import type { JobFilter, JobsAsk } from "../../engine/query.js";
 import { concern } from "../case.js";
 import { defaults, type Environment, ids } from "../environment.js";
-import { rowOfFold } from "../verify.js";
+import { rowOfFold } from "../row-of-fold.js";
 
 async function listed(env: Environment, ask: JobsAsk = {}): Promise<readonly string[]> {
   return ids((await env.engine.query("jobs", ask)).entries);

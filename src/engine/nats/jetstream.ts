@@ -297,7 +297,9 @@ export class JetStreamPort implements Port {
   async close(): Promise<void> {
     await this.#acks.idle();
     this.#sender.flush();
-    if (!this.#connection.isClosed()) await this.#connection.drain();
+    // While the server is away nothing can be drained, and a connection that is not closed would look for it forever.
+    if (!this.#connection.isClosed())
+      await this.#connection.drain().catch(() => this.#connection.close());
     this.#requests.close();
   }
 
