@@ -10,7 +10,7 @@ import {
   type ServerResponse,
 } from "node:http";
 import { createServer as createHttpsServer } from "node:https";
-import type { AddressInfo } from "node:net";
+import type { AddressInfo, Socket } from "node:net";
 import { createSecureContext } from "node:tls";
 import { InvalidOption } from "../../client/errors.js";
 import type { App } from "./app.js";
@@ -138,6 +138,9 @@ export interface Listener {
 /** How often connections are looked at for requests that take too long to come in. */
 const checkMs = 5_000;
 
+/** How long a connection without a request stays open. */
+const idleMs = 5_000;
+
 /** How long answers that are on their way may take once the server stops. */
 const drainMs = 10_000;
 
@@ -151,6 +154,7 @@ export async function listen(
   const limits = {
     headersTimeout: readTimeoutMs,
     requestTimeout: readTimeoutMs,
+    keepAliveTimeout: Math.min(readTimeoutMs, idleMs),
     maxHeaderSize: 16_384,
     // A request without a host is refused in our words, and not in those of Node.
     requireHostHeader: false,
@@ -169,10 +173,7 @@ export async function listen(
         }),
       })
     : createHttpServer(limits);
-  server.setTimeout(writeTimeoutMs, (socket) => {
-    // Silence alone is no fault: long polls and streams wait for something to say. A caller that takes nothing is one.
-    if (socket.writableLength > 0) socket.destroy();
-  });
+  server.timeout = writeTimeoutMs;
   await started(server, binding);
   const { port } = server.address() as AddressInfo;
   const app = appFor(port);
@@ -185,6 +186,7 @@ export async function listen(
       response.once("close", () => stopping && server.closeIdleConnections());
   };
   const serve = (message: IncomingMessage, response: ServerResponse) => {
+    response.on("timeout", cutIfStuck);
     if (isWithoutHost(message)) return sent(response, app.refuse(hostMissing));
     app.handle(new SocketRequest(message, response)).then(
       (answer) => sent(response, answer),
@@ -204,6 +206,11 @@ export async function listen(
       return stopping;
     },
   };
+}
+
+/** Silence alone is no fault: long polls and streams wait for something to say. A caller that takes nothing is one. */
+function cutIfStuck(socket: Socket): void {
+  if (socket.writableLength > 0) socket.destroy();
 }
 
 function started(server: Server, { host, port }: Binding): Promise<void> {

@@ -170,6 +170,13 @@ describe("a caller", () => {
     expect(answer).toMatch(/^HTTP\/1\.1 431 /);
   });
 
+  it("that keeps its connection without asking anything more is let go", async () => {
+    const { port } = await openServer({ url: "memory:", readTimeoutMs: 200 });
+    const Host = `127.0.0.1:${port}`;
+    const response = await raw(port, head("GET /healthz", { Host, Connection: "keep-alive" }));
+    expect(response).toMatch(/^HTTP\/1\.1 200/);
+  });
+
   it("that takes nothing of its answer is cut off, and its stream ends", async () => {
     const options = { url: "memory:", writeTimeoutMs: 200, maxStreams: 1 };
     const { port, api } = await openServer(options);
