@@ -37,10 +37,6 @@ const chunkMax = appliedMax;
 /** From so many messages on that nobody has taken yet, the server is not asked for more. */
 const waitingMax = 2 * appliedMax;
 
-/** From so many messages at once on, more are gathered for a while: a reader needs less for each of many. */
-const busyFrom = 200;
-const gatherMs = 200;
-
 const noMessage = 100;
 
 function consumerOf(from: ReadingFrom, filter: string, inbox: string, extra: object) {
@@ -232,8 +228,6 @@ class Run {
   #waiting: StoredMessage[] = [];
   #wake: (() => void) | null = null;
   #expected = 1;
-  /** Many messages came at once and more will come. */
-  #isBusy = false;
   #isOver = false;
   /** Where the server wants to hear that it may send more. */
   readonly #asked = new Set<string>();
@@ -263,7 +257,6 @@ class Run {
 
   /** The next messages in order, or `null` when this consumer gives no more. */
   async next(): Promise<readonly StoredMessage[] | null> {
-    if (this.#isBusy && this.#waiting.length < chunkMax) await this.#gather();
     while (this.#waiting.length === 0) {
       if (this.#isOver) return null;
       await new Promise<void>((resolve) => {
@@ -271,23 +264,8 @@ class Run {
       });
     }
     const chunk = this.#waiting.splice(0, chunkMax);
-    this.#isBusy = chunk.length >= busyFrom && chunk.length < chunkMax;
     if (this.#waiting.length < waitingMax) this.#goOn();
     return chunk;
-  }
-
-  /** Lets more come, for a while, or until there is as much as is handed over at once. */
-  async #gather(): Promise<void> {
-    let isOver = false;
-    const timer = setTimeout(() => {
-      isOver = true;
-      this.#wake?.();
-    }, gatherMs);
-    while (!isOver && !this.#isOver && this.#waiting.length < chunkMax)
-      await new Promise<void>((resolve) => {
-        this.#wake = resolve;
-      });
-    clearTimeout(timer);
   }
 
   stop(): void {
