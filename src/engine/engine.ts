@@ -285,6 +285,9 @@ export interface Engine {
   /** Forgets `deleted` events older than a time, a bounded number of them. Gives how many. */
   prune(before: number): Promise<number>;
 
+  /** The only service whose jobs may be seen, where the store was opened for one. */
+  readonly scope?: string;
+
   /** How busy this process's side of the store is now. Costs nothing. */
   health?(): EngineHealth;
 

@@ -106,6 +106,8 @@ export async function connect<Entries extends JobEntries, Tx = undefined>(
     const { transactions } = options;
     if (transactions !== undefined && !engine.capabilities.transactions)
       throw transactionsNotSupported(engine.url);
+    if (engine.scope !== undefined && engine.scope !== contract.name)
+      throw wrongScope(engine.url, engine.scope, contract.name);
     await engine.provision();
     if (options.outbox !== undefined) {
       if (engine.capabilities.transactions) throw outboxNotNeeded(engine.url);
@@ -202,6 +204,11 @@ export function checkContract(contract: unknown): void {
 function outboxNotNeeded(url: string): InvalidOption {
   const message = `The store ${url} takes part in your transactions itself; leave outbox out.`;
   return new InvalidOption({ field: "outbox", message });
+}
+
+function wrongScope(url: string, scope: string, service: string): InvalidOption {
+  const message = `The store ${url} was opened for the service "${scope}" (?service=${scope}), and this is the contract of "${service}", whose jobs could not be seen there. Name the same service in both, or leave ?service= out.`;
+  return new InvalidOption({ field: "url", message });
 }
 
 /** How much of the host's name goes into an instance's name, which has 64 characters at most. */

@@ -24,6 +24,8 @@ const shop = defineService("shop", {
   slow: defineJob({ payload }),
 });
 
+const bankContract = defineService("bank", { plain: defineJob({ payload }) });
+
 it("a service runs its jobs with no more than its permissions", async () => {
   const folder = await mkdtemp(join(tmpdir(), "millrace-"));
   onTestFinished(() => rm(folder, { recursive: true, force: true }));
@@ -94,12 +96,27 @@ it("a service runs its jobs with no more than its permissions", async () => {
   await service.queues.resume("plain").orThrow();
   const { entries } = await service.reads.audit().orThrow();
   expect(entries.slice(0, 2).map(({ action }) => action)).toEqual(["queue.resume", "queue.pause"]);
+  const bank = await connect(bankContract, { engine: admin });
+  onTestFinished(() => bank.stop());
+  await bank.jobs.plain.create({}, { id: "taken" }).orThrow();
+  for (const face of [jobs.plain, jobs.keyed])
+    expect(await face.create({}, { id: "taken", idempotencyKey: "two" })).toMatchObject({
+      error: { _tag: "JobExists" },
+    });
+  expect((await service.reads.keys().orThrow()).entries).toMatchObject([
+    { active: [], queuedCount: 0 },
+  ]);
   await first.retry({ force: true }).orThrow();
   await first.wait().orThrow();
   const listed = await service.reads.jobs({ limit: 100 }).orThrow();
   expect(listed.count).toBe(10);
   expect(await service.reads.workers().orThrow()).toHaveLength(1);
   expect((await first.events().orThrow()).length).toBeGreaterThan(5);
+  await expect(connect(bankContract, { engine })).rejects.toMatchObject({
+    _tag: "InvalidOption",
+    field: "url",
+    message: expect.stringMatching(/service "shop".*contract of "bank"/),
+  });
   await service.stop();
 
   const refused = (await readFile(log, "utf8")).match(/(Publish|Subscription) Violation.*/g) ?? [];

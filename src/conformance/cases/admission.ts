@@ -2,7 +2,7 @@
  * Admission: what becomes of a create whose key is full.
  */
 import assert from "node:assert/strict";
-import type { JobKeyPolicy } from "../../core/job.js";
+import type { Job, JobKeyPolicy } from "../../core/job.js";
 import { concern } from "../case.js";
 import { type Environment, ids, tally } from "../environment.js";
 
@@ -11,6 +11,26 @@ async function create(env: Environment, id: string, key: JobKeyPolicy) {
 }
 
 const accepted = { outcome: "appended", policy: { outcome: "accepted" } } as const;
+
+/** Many creates at once under a key with two places, of which all but the last two are replaced, and these run. */
+async function replaceAtOnce(env: Environment, processes: readonly Environment[]): Promise<void> {
+  for (let round = 0; round < 2; round++) {
+    const key = env.key(`k-${round}`, { maxQueued: 1, whenFull: "replace-oldest" });
+    const names = Array.from({ length: 30 }, (_, index) => `job-${round}-${index}`);
+    const creates = names.map((id, index) =>
+      create(processes[index % processes.length] ?? env, id, key),
+    );
+    assert.deepEqual(tally(await Promise.all(creates)), { appended: 30 });
+    const states = tally((await Promise.all(names.map((id) => env.load(id)))).map(stateAsOutcome));
+    assert.deepEqual(states, { skipped: 28, pending: 2 });
+    for (let turn = 0; turn < 2; turn++) await env.complete(await env.claimOne());
+    await env.nothingClaimable();
+  }
+}
+
+function stateAsOutcome({ state }: Job): { readonly outcome: string } {
+  return { outcome: state };
+}
 
 export const admissionCases = concern("admission", [
   {
@@ -207,6 +227,19 @@ export const admissionCases = concern("admission", [
         create(index % 2 ? env : other, `job-${index}`, key),
       );
       assert.deepEqual(tally(await Promise.all(creates)), { appended: 5, not_admitted: 5 });
+    },
+  },
+  {
+    name: "replace-oldest keeps to the limits of its key however many come at once",
+    async run(env) {
+      await replaceAtOnce(env, [env]);
+    },
+  },
+  {
+    name: "replace-oldest keeps to the limits of its key when processes compete",
+    needs: ["shared"],
+    async run(env) {
+      await replaceAtOnce(env, [env, env.at(await env.open()), env.at(await env.open())]);
     },
   },
   {

@@ -79,6 +79,42 @@ export const createCases = concern("create", [
     },
   },
   {
+    name: "an id that one service has is taken for all others until its job is deleted",
+    async run(env) {
+      const first = await env.create({ id: "same", payload: 1 });
+      const key = env.key("k", { maxQueued: 0 });
+      const others = [
+        env.creation({ id: "same", service: "bank", payload: 2 }),
+        env.creation({ id: "same", service: "bank", payload: 3, runAt: env.now + 5 }),
+        env.creation({ id: "same", service: "bank", payload: 4, key }),
+      ];
+      for (const change of others)
+        assert.deepEqual(await env.append(change), { outcome: "exists" });
+      assert.deepEqual(await env.load("same"), first);
+      assert.equal((await env.history("same")).length, 1);
+      // A create that was refused has left no place under its key.
+      const next = await env.append(env.creation({ id: "next", service: "bank", key }));
+      assert.equal(next.outcome, "appended");
+      await env.command("same", { command: "cancel" });
+      await env.command("same", { command: "delete", reason: "test" });
+      const again = await env.create({ id: "same", service: "bank", payload: 5 });
+      assert.deepEqual(await env.load("same"), again);
+      await env.complete(await env.claimOne({ service: "bank" }));
+    },
+  },
+  {
+    name: "of creates with one id in many services exactly one is stored",
+    async run(env) {
+      const creates = Array.from({ length: 10 }, (_, index) =>
+        env.append(env.creation({ id: "same", service: `service-${index}`, payload: index })),
+      );
+      const outcomes = (await Promise.all(creates)).map(({ outcome }) => outcome);
+      assert.deepEqual([...outcomes].sort(), ["appended", ...Array(9).fill("exists")]);
+      const { service, payload } = await env.load("same");
+      assert.deepEqual([service, payload], [`service-${payload}`, outcomes.indexOf("appended")]);
+    },
+  },
+  {
     name: "nobody outside shares what the store holds",
     async run(env) {
       const payload = { list: [1] };

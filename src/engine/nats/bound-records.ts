@@ -98,11 +98,12 @@ async function settled(
   for (let round = 0; round < casRoundsMax; round++) {
     const seen = await records.get(id);
     if (seen.ahead === undefined) return seen;
-    const { existed, lastSeq } = await log.load(seen.ahead);
-    if (existed) return seen;
+    const { job, existed, lastSeq } = await log.load(seen.ahead);
+    const isElsewhere = job !== null && job.service !== service;
+    if (existed && !isElsewhere) return seen;
     // Whoever wrote it may be about to create the job.
     if (round < looksMax) continue;
-    if (await refuseCreation(context, service, seen.ahead, lastSeq))
+    if (isElsewhere || (await refuseCreation(context, service, seen.ahead, lastSeq)))
       await records.put(id, seen, null);
   }
   throw new Error(`Record ${id} was ahead of the log ${casRoundsMax} times in a row.`);

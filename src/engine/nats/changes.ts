@@ -21,6 +21,7 @@ import type { Appended } from "./log.js";
 import type { EngineParts } from "./parts.js";
 import { createPlain, endPlain } from "./plain.js";
 import type { Publication } from "./port.js";
+import { isTakenUnseen } from "./refusal.js";
 import { removeLog } from "./removal.js";
 
 /** Who moves a job on: the worker that holds it, or anybody else. */
@@ -110,8 +111,9 @@ export class Changes {
         const policy = prepared.created.policy;
         return policy && event.key ? { outcome: "appended", policy } : { outcome: "appended" };
       }
-      for (const { keyed } of all) await keyed?.refused();
-      const free = await this.#freeId(event);
+      const isUnseen = await isTakenUnseen(this.#context, event.jobId, lastSeq);
+      for (const { keyed } of all) await keyed?.refused(isUnseen);
+      const free = isUnseen ? null : await this.#freeId(event);
       if (free === null) return exists;
       // Somebody took the record that goes with the creation for one whose job never comes.
       if (isBound) return "overtaken";
@@ -142,7 +144,7 @@ export class Changes {
     leavingId?: string,
   ): Promise<PreparedCreate> {
     const { keys, subjects } = this.#context;
-    const expect = { filter: subjects.jobFilter(event.service, event.jobId), seq: lastSeq };
+    const expect = { filter: subjects.idFilter(event.jobId), seq: lastSeq };
     const item = (created: EventOf<"created">, hasPlace: boolean): Appended => {
       const { job } = evolve(null, created);
       const subject =

@@ -136,6 +136,7 @@ export interface NatsParts {
 export class NatsEngine implements Engine {
   readonly url: string;
   readonly capabilities = capabilities;
+  readonly scope?: string;
   readonly #clock: ServerClock;
   readonly #port: Port;
   readonly #subjects: Subjects;
@@ -159,6 +160,7 @@ export class NatsEngine implements Engine {
 
   constructor({ url, port, subjects, topology, clock, openProjection: open, session }: NatsParts) {
     this.url = url;
+    if (subjects.scope !== undefined) this.scope = subjects.scope;
     this.#session = session;
     this.#clock = clock;
     this.#port = port;

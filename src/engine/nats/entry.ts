@@ -4,7 +4,7 @@
 import type { EventOf, JobEvent } from "../../core/event.js";
 import { evolve } from "../../core/evolve.js";
 import type { Job } from "../../core/job.js";
-import { eventOf } from "../event-text.js";
+import { eventOf, tokenOf } from "../event-text.js";
 import type { OutgoingMessage, StoredMessage } from "./port.js";
 
 const leaseHeader = "Millrace-Lease-Until";
@@ -140,6 +140,11 @@ export function createdJob(event: EventOf<"created">, seq: number): LoggedJob {
   };
 }
 
+/** Whether an event is not of a job's service; what no fold knows says it as its subject does. */
+function isOfAnother(event: JobEvent, { service }: Job): boolean {
+  return event.service !== service && event.service !== tokenOf(service);
+}
+
 /** Folds messages in the order of the log onto what is known of a job. */
 export function foldMessages(
   prefix: string,
@@ -153,13 +158,16 @@ export function foldMessages(
   const starts = new Map(from.starts);
   for (const message of messages) {
     const event = eventOf(message);
+    // No append to the job compares with what another service writes under its id.
+    if (job !== null && isOfAnother(event, job)) continue;
     seqs.push(message.seq);
     if (event.name === "created") creations.push(message.seq);
     existed ||= event.version > 0;
     if (!isNoteMessage(prefix, message)) lastSeq = message.seq;
     if (isTicket(message)) ticketSeq = message.seq;
     if (event.name === "started") starts.set(event.token, startFactsOf(message));
-    if (event.name === "deleted") deletedAt = event.at;
+    // What only refuses a creation deletes no job.
+    if (event.name === "deleted" && event.version > 0) deletedAt = event.at;
     const evolution = evolve(job, event);
     job = evolution.job;
     if (evolution.ignored !== null || event.name === "ready") continue;

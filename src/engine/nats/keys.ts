@@ -6,7 +6,7 @@ import { decide } from "../../core/decide.js";
 import type { EventOf, JobEvent } from "../../core/event.js";
 import { evolve } from "../../core/evolve.js";
 import { isEnded, type Job, type JobKeyPolicy } from "../../core/job.js";
-import { messageOf } from "./entry.js";
+import { type LoggedJob, messageOf } from "./entry.js";
 import {
   admission,
   emptyKey,
@@ -22,7 +22,11 @@ import {
 } from "./key-state.js";
 import type { Log } from "./log.js";
 import { casRoundsMax, type PlacedRecord, type Records } from "./records.js";
+import { moveOn, refuseCreation } from "./refusal.js";
 import type { Subjects } from "./subjects.js";
+
+/** How often a job that is to be replaced is looked for before it is taken for one that does not come. */
+const looksMax = 20;
 
 /** The record of a key. */
 function keyRecordId(service: string, hash: string): string {
@@ -38,7 +42,7 @@ export type KeyedCreate =
       readonly hasSlot: boolean;
       /** To be called when it was stored, and when it was not. */
       readonly stored: () => Promise<void>;
-      readonly refused: () => Promise<void>;
+      readonly refused: (isTakenUnseen?: boolean) => Promise<void>;
     }
   | {
       readonly outcome: "not_admitted";
@@ -60,6 +64,8 @@ export interface KeysContext {
 /** The keys of a deployment. */
 export class Keys {
   readonly #context: KeysContext;
+  /** Creates that have skipped a job, and did not get its place because somebody was faster. */
+  readonly #skipping = new WeakSet<EventOf<"created">>();
 
   constructor(context: KeysContext) {
     this.#context = context;
@@ -113,7 +119,8 @@ export class Keys {
         continue;
       }
       if (answer.outcome === "replaced") {
-        if (!(await this.#replace(answer.replacedJobId, event))) continue;
+        const member = state.members.find(({ id }) => id === answer.replacedJobId);
+        if (member && !(await this.#replace(member, event))) continue;
         state = withoutMember(state, answer.replacedJobId);
       }
       const created = { ...event, policy: policyOutcome(answer) };
@@ -135,7 +142,7 @@ export class Keys {
           if (!hasSlot && job.state !== "blocked" && (await this.hasSlot(job)))
             await this.#ticketAll([{ id: job.id }]);
         },
-        refused: () => this.#refused(job),
+        refused: (isTakenUnseen = false) => this.#refused(job, isTakenUnseen),
       };
     }
     throw new Error(`Key ${policy.key} was changed by others ${casRoundsMax} times in a row.`);
@@ -253,22 +260,36 @@ export class Keys {
   }
 
   /** A create that was refused leaves its place, unless it is that of another create of the same id. */
-  async #refused(job: Job): Promise<void> {
+  async #refused(job: Job, isTakenUnseen: boolean): Promise<void> {
     const found = (await this.#context.log.load(job.id)).job;
-    const isTaken = found?.key?.hash === job.key?.hash && found?.service === job.service;
-    if (found && !isTaken) await this.change(job, (state) => withoutMember(state, job.id, job.run));
+    const isItsOwn = found?.key?.hash === job.key?.hash && found?.service === job.service;
+    if (isTakenUnseen || (found && !isItsOwn))
+      await this.change(job, (state) => withoutMember(state, job.id, job.run));
   }
 
-  /** Skips the job that a new one replaces. Gives whether it is out of the way. */
-  async #replace(replacedId: string, replacement: EventOf<"created">): Promise<boolean> {
+  /**
+   * Skips the job that a new one replaces. Gives whether it is out of the way. One that is ahead of the log is waited
+   * for, and if it does not come, it is kept from coming.
+   */
+  async #replace(member: KeyMember, replacement: EventOf<"created">): Promise<boolean> {
     const { log, subjects, now, hint } = this.#context;
-    const { job, lastSeq } = await log.load(replacedId);
-    if (job === null || isEnded(job.state)) return true;
+    const { service } = replacement;
+    let logged = await log.load(member.id);
+    for (let look = 1; look < looksMax && isAhead(member, logged); look++)
+      logged = await log.load(member.id);
+    const { job, lastSeq } = logged;
+    if (job === null) return refuseCreation(this.#context, service, member.id, lastSeq);
+    if (job.service !== service) return true;
+    if (isAhead(member, logged)) return moveOn(this.#context, job, lastSeq);
+    if (isEnded(job.state)) return true;
     if (job.state === "active") return false;
     const { id, actor, jobId } = replacement;
+    // The server takes a second event of the same id for the first one sent again.
+    const isFirst = !this.#skipping.has(replacement);
+    this.#skipping.add(replacement);
     const command = {
       command: "skip",
-      eventId: `${id}:skipped`,
+      eventId: isFirst ? `${id}:skipped` : this.#context.newEventId(),
       actor,
       reason: "replaced",
       replacedBy: jobId,
@@ -281,6 +302,11 @@ export class Keys {
     if (outcome === "stored") hint("ended", job.service);
     return outcome === "stored";
   }
+}
+
+/** Whether the log does not have a member's run yet. */
+function isAhead({ run }: KeyMember, { job }: LoggedJob): boolean {
+  return job === null || job.run < run;
 }
 
 /** Puts a new job under its key. Another create of the same id may have done so, and even be stored by now. */

@@ -30,7 +30,7 @@ export function createPlain(
   if (event.name !== "created" || records !== undefined || follow !== undefined) return null;
   if (event.key !== undefined || event.blockers.length > 0) return null;
   if (expect.version !== 0 || job.id !== event.jobId) return null;
-  const compare = { filter: subjects.jobFilter(event.service, event.jobId), seq: 0 };
+  const compare = { filter: subjects.idFilter(event.jobId), seq: 0 };
   const message = messageOf(subjectOf(subjects, event), event, compare);
   return log.append({ jobId: event.jobId, message }).then(({ outcome }) => {
     if (outcome !== "stored") return false;

@@ -10,12 +10,12 @@ import { isEnded, type Job } from "../../core/job.js";
 import type { Change } from "../engine.js";
 import type { StoredRecord } from "../record.js";
 import type { CapPlace } from "./caps.js";
-import { type LoggedJob, messageOf } from "./entry.js";
+import type { LoggedJob } from "./entry.js";
 import { followUpOf, followUpPrefix, forgetFollowUp } from "./follow-ups.js";
 import { type HeldDeleted, heldRecordId } from "./held-deleted.js";
 import { isCurrent, type KeyMember, type KeyState, withHeld, withoutMember } from "./key-state.js";
 import type { EngineParts } from "./parts.js";
-import { refuseCreation } from "./refusal.js";
+import { moveOn, refuseCreation } from "./refusal.js";
 import { priorityLane } from "./subjects.js";
 
 /** How long a place may be ahead of the log before it is taken for one that never comes. */
@@ -118,6 +118,11 @@ export class Repair {
     const { keys } = this.#context;
     const { job } = logged;
     const under = keyOf(state);
+    if (job !== null && job.service !== state.service) {
+      // Another service has the id, so that this job never comes.
+      await keys.change(under, (current) => withoutMember(current, member.id, member.run));
+      return;
+    }
     if (job === null || job.run < member.run) {
       if (await this.#isGivenUp(state.service, member, logged))
         await keys.change(under, (current) => withoutMember(current, member.id, member.run));
@@ -164,34 +169,11 @@ export class Repair {
   ): Promise<boolean> {
     const { records, now } = this.#context;
     if (since + aheadMaxMs > now()) return false;
-    if (logged.job !== null) return this.#moveOn(logged.job, logged.lastSeq);
+    if (logged.job !== null) return moveOn(this.#context, logged.job, logged.lastSeq);
     const { record } = await records.get(heldRecordId(service, id));
     const held = record?.body as unknown as HeldDeleted | undefined;
     if ((held?.until ?? 0) > now()) return false;
     return refuseCreation(this.#context, service, id, logged.lastSeq);
-  }
-
-  /** A job that has not started, or that has ended: whoever was about to change it has to look again. */
-  async #moveOn(job: Job, lastSeq: number): Promise<boolean> {
-    const { log, subjects, now, newEventId, actor } = this.#context;
-    const { id, service, type, version, run, tries, state, context } = job;
-    const event: EventOf<"ready"> = {
-      name: "ready",
-      id: newEventId(),
-      jobId: id,
-      ...{ service, type, version, run, tries, state, context, actor },
-      previousState: state,
-      at: now(),
-      cause: "swept",
-    };
-    const waits = (state === "pending" || state === "retry") && job.runAt <= now();
-    const subject = waits ? subjects.ticket(event, job) : subjects.event(event);
-    const expect = { filter: subjects.jobFilter(service, id), seq: lastSeq };
-    const { outcome } = await log.append({
-      jobId: id,
-      message: messageOf(subject, event, expect),
-    });
-    return outcome === "stored";
   }
 
   /** Until when the worker of a job that somebody else has ended may still run; `null` if it has let go. */

@@ -57,7 +57,15 @@ export class Subjects {
     return `${this.prefix}.events.${tokenOf(service)}.${tokenOf(type)}.${name}`;
   }
 
-  /** Everything that changes a job. Appends compare under this filter, always written the same. */
+  /** Where anything lies that has an id, whose ever it is: creations compare under this filter, and what refuses them. */
+  idFilter(id: string): string {
+    return `${this.prefix}.jobs.*.*.${tokenOf(id)}.>`;
+  }
+
+  /**
+   * Everything that changes a job. What follows its creation compares under this filter, always written the same,
+   * so that nothing another service writes under the same id is in the way.
+   */
   jobFilter(service: string, id: string): string {
     return `${this.prefix}.jobs.${tokenOf(service)}.*.${tokenOf(id)}.>`;
   }
