@@ -37,20 +37,34 @@ export type JsonText =
 
 /**
  * Writes a caller's value as JSON text. Values that JSON would drop or change silently
- * (functions, symbols, bigints, `NaN`, cycles, maps and sets) are refused with the path to them.
+ * (functions, symbols, bigints, `NaN`, cycles, maps and sets) are refused with the path to them,
+ * and so are values that throw when they are read.
  */
 export function jsonText(value: unknown, limits: JsonLimits = payloadLimits): JsonText {
-  const problem = findProblem(value, "", 0, limits.depthMax);
-  if (problem) return { ok: false, problem };
-  const text = JSON.stringify(value ?? null);
+  try {
+    const problem = findProblem(value, "", 0, limits.depthMax);
+    return problem ? { ok: false, problem } : boundedText(value, limits);
+  } catch (thrown) {
+    return refused(`cannot be read as JSON: ${String(thrown)}`);
+  }
+}
+
+function boundedText(value: unknown, limits: JsonLimits): JsonText {
+  const text: string | undefined = JSON.stringify(value ?? null);
+  if (text === undefined) return refused("becomes undefined, which JSON cannot hold");
   if (text.length * 3 > limits.bytesMax) {
     const bytes = new TextEncoder().encode(text).length;
     if (bytes > limits.bytesMax) {
-      const message = `is ${bytes} bytes as JSON; at most ${limits.bytesMax} are allowed, so store large data elsewhere and pass a reference`;
-      return { ok: false, problem: { path: "", message } };
+      return refused(
+        `is ${bytes} bytes as JSON; at most ${limits.bytesMax} are allowed, so store large data elsewhere and pass a reference`,
+      );
     }
   }
   return { ok: true, text };
+}
+
+function refused(message: string): JsonText {
+  return { ok: false, problem: { path: "", message } };
 }
 
 function findProblem(
@@ -82,15 +96,15 @@ function findProblemInside(
   depthMax: number,
 ): JsonProblem | null {
   if (depth > depthMax) return { path, message: `is nested deeper than ${depthMax} levels` };
+  if ("toJSON" in value && typeof value.toJSON === "function") {
+    return findProblem(value.toJSON(), path, depth, depthMax);
+  }
   if (Array.isArray(value)) {
     for (let index = 0; index < value.length; index++) {
       const problem = findProblem(value[index], `${path}/${index}`, depth, depthMax);
       if (problem) return problem;
     }
     return null;
-  }
-  if ("toJSON" in value && typeof value.toJSON === "function") {
-    return findProblem(value.toJSON(), path, depth, depthMax);
   }
   if (value instanceof Map || value instanceof Set) {
     return {

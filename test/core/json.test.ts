@@ -4,6 +4,10 @@ import { describe, expect, it } from "vitest";
 import { canonicalHash, canonicalJson, jsonText, payloadLimits } from "#millrace/core/json.js";
 import { type NameKind, nameProblem } from "#millrace/core/names.js";
 
+function boom(): never {
+  throw new Error("boom");
+}
+
 /** The same value with the members of its objects in another order. */
 function shuffled(value: unknown): unknown {
   if (typeof value !== "object" || value === null) return value;
@@ -75,6 +79,10 @@ describe("a payload", () => {
     ["a set", new Set(), ""],
     ["a prototype's name", { a: JSON.parse('{"__proto__": 1}') as unknown }, "/a/__proto__"],
     ["a constructor", { constructor: 1 }, "/constructor"],
+    ["what becomes undefined", { toJSON: () => undefined }, ""],
+    ["NaN behind an array", Object.assign([1], { toJSON: () => [Number.NaN] }), "/0"],
+    ["a boxed bigint", { n: Object(1n) as unknown }, ""],
+    ["a getter that throws", Object.defineProperty({}, "x", { enumerable: true, get: boom }), ""],
   ])("with %s is refused with the path to it", (_, value, path) => {
     const outcome = jsonText(value);
     expect(outcome).toMatchObject({ ok: false, problem: { path } });
