@@ -37,19 +37,11 @@ export type JsonText =
 
 /**
  * Writes a caller's value as JSON text. Values that JSON would drop or change silently
- * (functions, symbols, bigints, `NaN`, cycles, maps and sets) are refused with the path to them,
- * and so are values that throw when they are read.
+ * (functions, symbols, bigints, `NaN`, cycles, maps and sets) are refused with the path to them.
  */
 export function jsonText(value: unknown, limits: JsonLimits = payloadLimits): JsonText {
-  try {
-    const problem = findProblem(value, "", 0, limits.depthMax);
-    return problem ? { ok: false, problem } : boundedText(value, limits);
-  } catch (thrown) {
-    return refused(`cannot be read as JSON: ${String(thrown)}`);
-  }
-}
-
-function boundedText(value: unknown, limits: JsonLimits): JsonText {
+  const problem = findProblem(value, "", 0, limits.depthMax);
+  if (problem) return { ok: false, problem };
   const text: string | undefined = JSON.stringify(value ?? null);
   if (text === undefined) return refused("becomes undefined, which JSON cannot hold");
   if (text.length * 3 > limits.bytesMax) {
@@ -112,6 +104,7 @@ function findProblemInside(
       message: "is a Map or Set, which JSON would store as {}; use an object or an array",
     };
   }
+  if (value instanceof BigInt) return { path, message: "is a bigint, which JSON cannot hold" };
   for (const name of Object.keys(value)) {
     if (forbiddenNames.has(name))
       return { path: `${path}/${name}`, message: "is a name that payloads may not use" };

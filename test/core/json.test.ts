@@ -4,10 +4,6 @@ import { describe, expect, it } from "vitest";
 import { canonicalHash, canonicalJson, jsonText, payloadLimits } from "#millrace/core/json.js";
 import { type NameKind, nameProblem } from "#millrace/core/names.js";
 
-function boom(): never {
-  throw new Error("boom");
-}
-
 /** The same value with the members of its objects in another order. */
 function shuffled(value: unknown): unknown {
   if (typeof value !== "object" || value === null) return value;
@@ -81,8 +77,7 @@ describe("a payload", () => {
     ["a constructor", { constructor: 1 }, "/constructor"],
     ["what becomes undefined", { toJSON: () => undefined }, ""],
     ["NaN behind an array", Object.assign([1], { toJSON: () => [Number.NaN] }), "/0"],
-    ["a boxed bigint", { n: Object(1n) as unknown }, ""],
-    ["a getter that throws", Object.defineProperty({}, "x", { enumerable: true, get: boom }), ""],
+    ["a boxed bigint", { n: Object(1n) as unknown }, "/n"],
   ])("with %s is refused with the path to it", (_, value, path) => {
     const outcome = jsonText(value);
     expect(outcome).toMatchObject({ ok: false, problem: { path } });
