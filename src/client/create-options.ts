@@ -3,7 +3,7 @@
  */
 import { maxTriesLimit } from "../contract/validate.js";
 import type { JobContext, JobSignature } from "../core/job.js";
-import { nameProblem } from "../core/names.js";
+import { isKeepable, nameProblem } from "../core/names.js";
 import { priorityMax, priorityMin } from "../core/order.js";
 import { delayMaxMs } from "../core/retry.js";
 import { type BlockerInput, type BlockerInputs, blockersProblem } from "./blockers.js";
@@ -145,6 +145,8 @@ function idempotencyProblem(value: unknown): string | null {
   if (typeof key !== "string" || key.length === 0 || key.length > idempotencyKeyLengthMax) {
     return `The key must be 1 to ${idempotencyKeyLengthMax} characters.`;
   }
+  if (!isKeepable(key))
+    return "The key holds a control character or half of a surrogate pair; leave it out.";
   if (scope !== "any" && scope !== "unfinished") return `scope must be "any" or "unfinished".`;
   const problem = rangeProblem(windowMs, 1, delayMaxMs);
   return problem === null ? null : `windowMs ${problem}`;

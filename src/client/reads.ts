@@ -124,6 +124,7 @@ export class Reads {
   /** One job, with its payload, its result and its worker's last heartbeat. */
   job(id: string): AsyncResult<JobDetails, JobNotFound | StoreError> {
     return attempt(async () => {
+      if (typeof id !== "string") return Result.err(jobNotFound(String(id)));
       const { engine } = this.#client.runtime;
       const [[loaded], row] = await Promise.all([engine.load([id]), engine.query("job", { id })]);
       if (!loaded) return Result.err(jobNotFound(id));

@@ -54,17 +54,13 @@ async function limitFacts(
   const typeMax = settings?.maxActive;
   const queueMax = queue?.maxActive ?? settings?.queue.maxActive;
   if (typeMax === undefined && queueMax === undefined) return {};
-  const filter = { service: job.service, state: ["active"] } as const;
-  const counts = await engine.query("counts", { filter });
-  const sum = (matches: (count: { readonly type: string; readonly queue: string }) => boolean) =>
-    counts.filter(matches).reduce((total, { count }) => total + count, 0);
+  const { service, type, queue: name } = job;
+  const held = await engine.query("held", { service, type, queue: name });
   return {
-    ...(typeMax === undefined
-      ? null
-      : { typeLimit: { active: sum(({ type }) => type === job.type), maxActive: typeMax } }),
+    ...(typeMax === undefined ? null : { typeLimit: { active: held.type, maxActive: typeMax } }),
     ...(queueMax === undefined
       ? null
-      : { queueLimit: { active: sum(({ queue }) => queue === job.queue), maxActive: queueMax } }),
+      : { queueLimit: { active: held.queue, maxActive: queueMax } }),
   };
 }
 

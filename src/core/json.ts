@@ -42,15 +42,21 @@ export type JsonText =
 export function jsonText(value: unknown, limits: JsonLimits = payloadLimits): JsonText {
   const problem = findProblem(value, "", 0, limits.depthMax);
   if (problem) return { ok: false, problem };
-  const text = JSON.stringify(value ?? null);
+  const text: string | undefined = JSON.stringify(value ?? null);
+  if (text === undefined) return refused("becomes undefined, which JSON cannot hold");
   if (text.length * 3 > limits.bytesMax) {
     const bytes = new TextEncoder().encode(text).length;
     if (bytes > limits.bytesMax) {
-      const message = `is ${bytes} bytes as JSON; at most ${limits.bytesMax} are allowed, so store large data elsewhere and pass a reference`;
-      return { ok: false, problem: { path: "", message } };
+      return refused(
+        `is ${bytes} bytes as JSON; at most ${limits.bytesMax} are allowed, so store large data elsewhere and pass a reference`,
+      );
     }
   }
   return { ok: true, text };
+}
+
+function refused(message: string): JsonText {
+  return { ok: false, problem: { path: "", message } };
 }
 
 function findProblem(
@@ -82,6 +88,9 @@ function findProblemInside(
   depthMax: number,
 ): JsonProblem | null {
   if (depth > depthMax) return { path, message: `is nested deeper than ${depthMax} levels` };
+  if ("toJSON" in value && typeof value.toJSON === "function") {
+    return findProblem(value.toJSON(), path, depth, depthMax);
+  }
   if (Array.isArray(value)) {
     for (let index = 0; index < value.length; index++) {
       const problem = findProblem(value[index], `${path}/${index}`, depth, depthMax);
@@ -89,15 +98,13 @@ function findProblemInside(
     }
     return null;
   }
-  if ("toJSON" in value && typeof value.toJSON === "function") {
-    return findProblem(value.toJSON(), path, depth, depthMax);
-  }
   if (value instanceof Map || value instanceof Set) {
     return {
       path,
       message: "is a Map or Set, which JSON would store as {}; use an object or an array",
     };
   }
+  if (value instanceof BigInt) return { path, message: "is a bigint, which JSON cannot hold" };
   for (const name of Object.keys(value)) {
     if (forbiddenNames.has(name))
       return { path: `${path}/${name}`, message: "is a name that payloads may not use" };

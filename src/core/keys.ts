@@ -21,7 +21,11 @@ export function templateProblem(template: readonly string[]): string | null {
     if (segment.startsWith("/") && /~(?![01])/.test(segment))
       return `"${segment}" is not a JSON Pointer: ~ must be ~0 or ~1.`;
   }
-  return null;
+  // What the pointers find may be empty, but never shortens what stands there already.
+  const { length } = template.map((segment) => (segment.startsWith("/") ? "" : segment)).join("/");
+  return length > keyLengthMax
+    ? `The constants of the key are ${length} characters long; at most ${keyLengthMax} are allowed.`
+    : null;
 }
 
 /**

@@ -6,7 +6,15 @@
 const namePattern = /^[A-Za-z0-9-][A-Za-z0-9_-]{0,63}$/;
 const typePattern = /^[A-Za-z0-9-](?:[A-Za-z0-9_.:-]{0,62}[A-Za-z0-9_-])?$/;
 const idPattern = /^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$/;
-const tagPattern = /^[^\s\p{Cc}](?:[^\p{Cc}]{0,126}[^\s\p{Cc}])?$/u;
+const tagPattern = /^[^\s\p{Cc}\p{Cs}](?:[^\p{Cc}\p{Cs}]{0,126}[^\s\p{Cc}\p{Cs}])?$/u;
+
+/** Control characters, and halves of characters: some stores keep others in their place, and two texts would become one. */
+const unkeepablePattern = /[\p{Cc}\p{Cs}]/u;
+
+/** Whether every store keeps a text as it is, so that it can tell one thing from another. */
+export function isKeepable(text: string): boolean {
+  return !unkeepablePattern.test(text);
+}
 
 /** The kinds of names, each with its rule in words. */
 const rules = {

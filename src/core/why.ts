@@ -7,7 +7,7 @@ import { isEnded, type Job, type JobState } from "./job.js";
 export interface WhyFacts {
   readonly now: number;
   readonly queuePaused?: boolean;
-  /** Jobs that run now under the type's, the queue's or the key's limit, with that limit. */
+  /** How many places are held under the type's, the queue's or the key's limit, with that limit. */
   readonly typeLimit?: { readonly active: number; readonly maxActive: number };
   readonly queueLimit?: { readonly active: number; readonly maxActive: number };
   readonly keyLimit?: { readonly active: number; readonly maxActive: number };

@@ -56,7 +56,7 @@ function schemeOf(url: string): string | undefined {
 
 function unknownUrl(url: string, scheme: string | undefined): string {
   const remedy =
-    'use "file:jobs.db" for a SQLite file, "postgres://…" for PostgreSQL, or "memory:" for a store that ends with the process';
+    'use "file:jobs.db" for a SQLite file, "postgres://…" for PostgreSQL, "nats://…" for NATS JetStream, or "memory:" for a store that ends with the process';
   if (scheme === undefined) return `"${withoutSecrets(url)}" is not a URL of a store: ${remedy}.`;
   return `${scheme}: stores are not supported by this version of Millrace: ${remedy}.`;
 }

@@ -223,6 +223,14 @@ export interface Queries {
     readonly ask: { readonly prefix: string };
     readonly answer: readonly string[];
   };
+  /**
+   * How many places are held under the cluster-wide limits of a type and of a queue: by jobs that run, and by ended ones
+   * whose worker has not confirmed.
+   */
+  held: {
+    readonly ask: { readonly service: string; readonly type: string; readonly queue: string };
+    readonly answer: { readonly type: number; readonly queue: number };
+  };
   /** How many claimable jobs come before this one in its lane, up to a bound. */
   ahead: { readonly ask: { readonly id: string }; readonly answer: number };
 }

@@ -34,7 +34,8 @@ export async function runAttempt(hold: Hold, parts: RunningJobParts): Promise<At
   let outcome: AttemptOutcome;
   try {
     outcome = await steps(hold, parts);
-  } catch (thrown) {
+  } catch (given) {
+    const thrown = readable(given);
     if (!isHandlerOutcome(thrown)) runtime.telemetry?.recorder()?.thrown(thrown);
     outcome = thrownOutcome(hold, thrown, runtime);
   }
@@ -52,7 +53,7 @@ async function completed(hold: Hold, outcome: Outcome, runtime: Runtime): Promis
   try {
     await hold.completion;
   } catch (thrown) {
-    failure = thrown;
+    failure = readable(thrown);
   }
   if (hold.phase === "settled") {
     if (failure === undefined && outcome.kind !== "returned") {
@@ -62,6 +63,16 @@ async function completed(hold: Hold, outcome: Outcome, runtime: Runtime): Promis
     return { kind: "settled" };
   }
   return outcome.kind === "returned" ? thrownOutcome(hold, failure, runtime) : outcome;
+}
+
+/** A handler may throw anything, also what throws again when it is looked at. */
+function readable(thrown: unknown): unknown {
+  try {
+    void (thrown instanceof Error);
+    return thrown;
+  } catch {
+    return new Error("The handler threw a value that cannot be read.");
+  }
 }
 
 function thrownOutcome(hold: Hold, thrown: unknown, runtime: Runtime): Outcome {

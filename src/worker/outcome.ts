@@ -40,6 +40,7 @@ export type HandlerOutcome = Terminate | Snooze | Skip;
  * if (order === undefined) return terminate(`There is no order ${job.payload.orderId}.`);
  */
 export function terminate(message: string): Terminate {
+  checkText("terminate", message);
   return new Terminate({ message });
 }
 
@@ -53,6 +54,7 @@ export function snooze(delayMs: number, reason?: string): Snooze {
   if (!(delayMs >= 0 && delayMs <= delayMaxMs)) {
     throw new RangeError(`snooze needs a delay from 0 to ${delayMaxMs} ms, not ${delayMs}.`);
   }
+  if (reason !== undefined) checkText("snooze", reason);
   const message = `The job sleeps for ${delayMs} ms.`;
   return new Snooze(reason === undefined ? { message, delayMs } : { message, delayMs, reason });
 }
@@ -64,7 +66,13 @@ export function snooze(delayMs: number, reason?: string): Snooze {
  * if (await alreadySent(job.payload.orderId)) return skip("sent already");
  */
 export function skip(reason: string): Skip {
+  checkText("skip", reason);
   return new Skip({ message: reason });
+}
+
+function checkText(what: string, reason: unknown): void {
+  if (typeof reason === "string") return;
+  throw new TypeError(`${what} needs its reason as text, not ${typeof reason}.`);
 }
 
 /** Whether a handler gave one of these instead of a result or an error. */

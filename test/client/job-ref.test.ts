@@ -1,6 +1,7 @@
 // What a ref does to its job: cancel, retry, replay, dismiss, delete, and look.
-import { type AnyService, type JobRef, terminate } from "millrace";
+import { type AnyService, defineJob, defineService, type JobRef, terminate } from "millrace";
 import { describe, expect, it } from "vitest";
+import { z } from "zod";
 import { command, commandMany } from "#millrace/client/commands.js";
 import { systemIds } from "#millrace/client/ids.js";
 import type { Runtime } from "#millrace/client/runtime.js";
@@ -177,6 +178,24 @@ describe.for(stores)("a ref on $name", (store) => {
       "completed",
     ]);
     expect(await ref.logs().orThrow()).toMatchObject([{ level: "warn", message: "greeting" }]);
+  });
+
+  it("says that a limit is reached while an ended job still holds its place", async () => {
+    const capped = defineService("capped", { one: defineJob({ payload: z.null(), maxActive: 1 }) });
+    const service = await openService(store, capped);
+    const hold = gate();
+    service.jobs.one.handle(() => {
+      hold.arrive();
+      return hold.opened;
+    });
+    await service.start();
+    const first = await service.jobs.one.create(null).orThrow();
+    await hold.arrived;
+    await first.cancel({ force: true }).orThrow();
+    const second = await service.jobs.one.create(null).orThrow();
+    expect(await second.why().orThrow()).toMatchObject({ reason: "type_limit", maxActive: 1 });
+    hold.open();
+    await second.wait().orThrow();
   });
 
   it("says why the job does not run", async () => {

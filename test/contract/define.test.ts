@@ -46,6 +46,7 @@ const refused: readonly (readonly [field: string, options: object, message: RegE
   ["keyConcurrency.key", { keyConcurrency: { key: "/tenant" } }, /must be a list/],
   ["keyConcurrency.key", { keyConcurrency: { key: [] } }, /at least one segment/],
   ["keyConcurrency.key", { keyConcurrency: { key: ["/a~2"] } }, /JSON Pointer/],
+  ["keyConcurrency.key", { keyConcurrency: { key: ["x".repeat(513)] } }, /at most 512/],
   ["keyConcurrency.maxActive", { keyConcurrency: { ...key, maxActive: 0 } }, /whole number/],
   [
     "keyConcurrency.stalePolicy",

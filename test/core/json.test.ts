@@ -75,6 +75,9 @@ describe("a payload", () => {
     ["a set", new Set(), ""],
     ["a prototype's name", { a: JSON.parse('{"__proto__": 1}') as unknown }, "/a/__proto__"],
     ["a constructor", { constructor: 1 }, "/constructor"],
+    ["what becomes undefined", { toJSON: () => undefined }, ""],
+    ["NaN behind an array", Object.assign([1], { toJSON: () => [Number.NaN] }), "/0"],
+    ["a boxed bigint", { n: Object(1n) as unknown }, "/n"],
   ])("with %s is refused with the path to it", (_, value, path) => {
     const outcome = jsonText(value);
     expect(outcome).toMatchObject({ ok: false, problem: { path } });

@@ -170,6 +170,31 @@ describe("a handler that says more", () => {
     expect(await workshop.job(id)).toMatchObject({ state: "skipped", reason: "sent already" });
   });
 
+  it("cannot be said without words", () => {
+    for (const reason of [undefined, {}, 1] as unknown as readonly string[]) {
+      expect(() => terminate(reason)).toThrow("needs its reason as text");
+      expect(() => skip(reason)).toThrow("needs its reason as text");
+    }
+    expect(() => snooze(1, {} as string)).toThrow("needs its reason as text");
+  });
+
+  it("is a failed try when what was thrown throws again", async () => {
+    const workshop = shop();
+    const id = await workshop.create("mail");
+    const closed = () => {
+      throw new Error("closed");
+    };
+    await workshop.start({
+      mail: () => {
+        throw new Proxy({}, { getPrototypeOf: closed, get: closed, has: closed });
+      },
+    });
+    expect(await workshop.job(id)).toMatchObject({
+      state: "retry",
+      error: { message: "The handler threw a value that cannot be read." },
+    });
+  });
+
   it("cannot snooze for a time that is none", () => {
     for (const delayMs of [-1, Number.NaN, Number.POSITIVE_INFINITY]) {
       expect(() => snooze(delayMs)).toThrow(RangeError);

@@ -76,6 +76,21 @@ export const endedSlotCases = concern("slots of ended jobs", [
       assert.deepEqual(ids(await env.claim(limit.lane)), [next.id]);
     },
   })),
+  {
+    name: "a place under a cap counts as held until the worker's word",
+    async run(env) {
+      const lane = { typeMaxActive: 1, queueMaxActive: 1 };
+      const { service, type } = defaults;
+      const held = () => env.engine.query("held", { service, type, queue: type });
+      assert.deepEqual(await held(), { type: 0, queue: 0 });
+      const { job } = await forcedCancel(env, false, lane);
+      assert.deepEqual(await held(), { type: 1, queue: 1 });
+      await confirm(env, job);
+      assert.deepEqual(await held(), { type: 0, queue: 0 });
+      await env.claimOne(lane);
+      assert.deepEqual(await held(), { type: 1, queue: 1 });
+    },
+  },
   ...limits.map((limit) => ({
     name: `a worker that renews keeps the ${limit.name} taken`,
     async run(env: Environment) {

@@ -3,6 +3,7 @@
  */
 import { isEnded } from "../../core/job.js";
 import type { ClaimLane, HeldLease, RenewOutcome } from "../engine.js";
+import type { Queries } from "../query.js";
 import { keyOf, promote } from "./keys.js";
 import type { Attempt, Entry, Store } from "./store.js";
 
@@ -85,6 +86,14 @@ export class CapCounter {
     for (const cap of [typeCap(job), queueCap(job)]) {
       this.#taken.set(cap, (this.#taken.get(cap) ?? 0) + 1);
     }
+  }
+
+  /** How many places are held under the caps of a type and of a queue. */
+  held(names: Queries["held"]["ask"]): Queries["held"]["answer"] {
+    return {
+      type: this.#taken.get(typeCap(names)) ?? 0,
+      queue: this.#taken.get(queueCap(names)) ?? 0,
+    };
   }
 
   /** How many more jobs of a lane its caps let in. */

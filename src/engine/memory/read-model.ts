@@ -6,6 +6,7 @@ import { laneOf } from "../../core/order.js";
 import type { DueAsk, DueJob } from "../engine.js";
 import { pageMax, type Queries, type QueryName, recordOwnersMax } from "../query.js";
 import { ownerOf } from "../record.js";
+import { CapCounter } from "./attempts.js";
 import { listBlockers, listDependents, mayGoOn } from "./blockers.js";
 import { listChains } from "./chains.js";
 import { lineUpDue } from "./claim.js";
@@ -52,6 +53,7 @@ export const answers: {
     const alive = ids.filter((id) => readRecord(store, id) !== null);
     return [...new Set(alive.map(ownerOf))].sort(compareText).slice(0, recordOwnersMax);
   },
+  held: (store, names) => new CapCounter(store).held(names),
   ahead: (store, { id }) => {
     const entry = store.jobs.get(id);
     if (entry === undefined || entry.job.state === "active" || isEnded(entry.job.state)) return 0;

@@ -2,6 +2,7 @@
  * What a claim counts before it takes jobs: the places of the worker and those that cluster-wide caps leave.
  */
 import type { ClaimLane } from "../engine.js";
+import type { Queries } from "../query.js";
 import { queueScope, typeScope } from "./slim.js";
 import { int, type Step } from "./statement.js";
 import type { Transaction } from "./transaction.js";
@@ -49,20 +50,23 @@ export function* countCaps(
     const scope = typeScope(service, type);
     caps.push(scope);
     if (!left.has(scope))
-      left.set(scope, typeMaxActive - (yield* activeUnder(tx, scope, "type", [service, type])));
+      left.set(scope, typeMaxActive - (yield* activeUnder(tx.now, scope, "type", [service, type])));
   }
   if (queueMaxActive !== undefined) {
     const scope = queueScope(service, queue);
     caps.push(scope);
     if (!left.has(scope))
-      left.set(scope, queueMaxActive - (yield* activeUnder(tx, scope, "queue", [service, queue])));
+      left.set(
+        scope,
+        queueMaxActive - (yield* activeUnder(tx.now, scope, "queue", [service, queue])),
+      );
   }
   return caps;
 }
 
 /** How many jobs count against a cap: those that hold a lease, and ended ones whose worker has not confirmed. */
 function* activeUnder(
-  tx: Transaction,
+  now: number,
   scope: string,
   column: "type" | "queue",
   names: readonly string[],
@@ -70,9 +74,20 @@ function* activeUnder(
   const [row] = yield {
     sql: `SELECT (SELECT count(*) FROM leases WHERE lane IN (SELECT id FROM lanes WHERE service = ? AND ${column} = ?))
       + (SELECT count(*) FROM slots WHERE scope = ? AND until > ?) AS active`,
-    values: [...names, scope, tx.now],
+    values: [...names, scope, now],
   };
   return row ? int(row, "active") : 0;
+}
+
+/** How many places are held under the caps of a type and of a queue, whether or not there are any. */
+export function* countHeld(
+  now: number,
+  { service, type, queue }: Queries["held"]["ask"],
+): Step<Queries["held"]["answer"]> {
+  return {
+    type: yield* activeUnder(now, typeScope(service, type), "type", [service, type]),
+    queue: yield* activeUnder(now, queueScope(service, queue), "queue", [service, queue]),
+  };
 }
 
 /** Takes a place of the worker and one of each cap, if there is one. */

@@ -5,6 +5,7 @@ import type { DueAsk, DueJob } from "../engine.js";
 import type { Queries, QueryName } from "../query.js";
 import type { StoredRecord } from "../record.js";
 import { listBlockers, listDependents } from "./blockers.js";
+import { countHeld } from "./caps.js";
 import { listChains } from "./chains.js";
 import { countKeys } from "./key-counts.js";
 import { dueJobs } from "./lease.js";
@@ -86,6 +87,8 @@ function answerQuery(now: number, name: QueryName, ask: unknown): Step<unknown> 
       return listRecords(now, of("records"));
     case "recordOwners":
       return listRecordOwners(now, of("recordOwners").prefix);
+    case "held":
+      return countHeld(now, of("held"));
     case "ahead":
       return countAhead(of("ahead").id);
   }
