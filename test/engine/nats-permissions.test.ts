@@ -114,14 +114,14 @@ describe.each<PermissionScope>([{ prefix: "millrace" }, { prefix: "other", domai
       const stop = port.onHint(subjects.hintFilter("ready"), (from) => heardHints.push(from));
 
       const message = { subject: ticket, body: "{}", headers: {}, expect: { filter, seq: 0 } };
-      expect(await port.publish("jobs", [message])).toEqual([{ outcome: "stored", seq: 1 }]);
-      expect(await port.publish("jobs", [message])).toEqual([{ outcome: "conflict" }]);
+      expect(await port.publish("jobs", message)).toEqual({ outcome: "stored", seq: 1 });
+      expect(await port.publish("jobs", message)).toEqual({ outcome: "conflict" });
       const note = {
         subject: `${prefix}.notes.shop.mail=2Esend.1.progress`,
         body: "",
         headers: {},
       };
-      expect(await port.publish("jobs", [note])).toEqual([{ outcome: "stored", seq: 2 }]);
+      expect(await port.publish("jobs", note)).toEqual({ outcome: "stored", seq: 2 });
       expect((await port.last("jobs", filter))?.seq).toBe(1);
       expect(await port.last("jobs", subjects.feedFilter())).toMatchObject({ seq: 2 });
       expect(await port.read("jobs", subjects.logFilter("1"))).toHaveLength(2);
@@ -144,8 +144,8 @@ describe.each<PermissionScope>([{ prefix: "millrace" }, { prefix: "other", domai
         body: "1",
         headers: {},
       };
-      const stored = await port.publish("records", [record]);
-      expect(stored).toMatchObject([{ outcome: "stored" }]);
+      const stored = await port.publish("records", record);
+      expect(stored).toMatchObject({ outcome: "stored" });
       const kv = `$KV.${topology.recordsBucket}.shop`;
       expect((await port.last("records", `${kv}.worker.a`))?.body).toBe("1");
       expect(await port.read("records", `${kv}.worker.>`)).toHaveLength(1);
@@ -259,7 +259,7 @@ describe("the admin runtime", () => {
     const { openAs } = await guardedServer();
     const { port, connection } = await openAs("admin");
     const event = { subject: "millrace.jobs.bank.transfer.1.dismissed", body: "{}", headers: {} };
-    expect(await port.publish("jobs", [event])).toMatchObject([{ outcome: "stored" }]);
+    expect(await port.publish("jobs", event)).toMatchObject({ outcome: "stored" });
     expect(await port.read("jobs", "millrace.jobs.>")).toHaveLength(1);
     await port.remove("jobs", [1]);
     expect(await port.read("jobs", "millrace.jobs.>")).toHaveLength(0);
