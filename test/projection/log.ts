@@ -17,7 +17,7 @@ type Wish = {
 
 export class Log {
   readonly clock = new MovableClock();
-  readonly entries: LoggedEvent[] = [];
+  readonly entries: LoggedEvent<JobEvent>[] = [];
   readonly #jobs = new Map<string, Job>();
   #count = 0;
 

@@ -3,6 +3,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
+import type { JobEvent } from "#millrace/core/event.js";
 import { systemClock } from "#millrace/engine/clock.js";
 import { openEngine } from "#millrace/engine/open.js";
 import type { LoggedEvent } from "#millrace/engine/projection/entry.js";
@@ -138,8 +139,8 @@ describe.for(stores)("a projection in $name", ({ freshUrl }) => {
     const log = new Log();
     log.create("job-1");
     log.start("job-1");
-    const created = log.entries[0]?.event as LoggedEvent["event"];
-    const started = log.entries[1]?.event as LoggedEvent["event"];
+    const created = log.entries[0]?.event as LoggedEvent<JobEvent>["event"];
+    const started = log.entries[1]?.event as LoggedEvent<JobEvent>["event"];
     const projection = await open(await freshUrl(), log);
     await projection.apply(0, log.entries);
     const before = await everything(projection, log);
@@ -174,12 +175,12 @@ describe.for(stores)("a projection in $name", ({ freshUrl }) => {
   it("goes on over events that cannot be stored", async () => {
     const log = busyLog(10);
     const projection = await open(await freshUrl(), log);
-    const created = log.entries[0]?.event as LoggedEvent["event"];
+    const created = log.entries[0]?.event as LoggedEvent<JobEvent>["event"];
     const broken = [
       { ...created, jobId: "broken-1", tags: undefined },
       { ...created, jobId: "broken-2", priority: "high" },
       { ...created, jobId: "broken-3", at: null },
-    ] as unknown as LoggedEvent["event"][];
+    ] as unknown as LoggedEvent<JobEvent>["event"][];
     const entries = log.entries.map(({ seq, ...rest }) => ({ ...rest, seq: seq * 10 }));
     const mixed = [
       ...entries,

@@ -9,7 +9,7 @@ import type { RecordWrite } from "#millrace/engine/record.js";
 
 /** One thing that a projection is told. */
 export type Told =
-  | { readonly kind: "event"; readonly entry: LoggedEvent }
+  | { readonly kind: "event"; readonly entry: LoggedEvent<JobEvent> }
   | { readonly kind: "renew"; readonly leases: readonly RenewedLease[] }
   | { readonly kind: "records"; readonly records: readonly MirroredRecord[] };
 
@@ -41,7 +41,7 @@ export class Recorder {
   }
 
   /** The events that were told. */
-  get events(): readonly LoggedEvent[] {
+  get events(): readonly LoggedEvent<JobEvent>[] {
     return this.told.flatMap((told) => (told.kind === "event" ? [told.entry] : []));
   }
 
@@ -57,7 +57,7 @@ export class Recorder {
     }
   }
 
-  #entry(event: JobEvent): LoggedEvent {
+  #entry(event: JobEvent): LoggedEvent<JobEvent> {
     // The numbers of a stream have gaps.
     this.#seq += event.name === "created" ? 3 : 1;
     const leaseUntil =
@@ -101,7 +101,7 @@ export async function tell(
   batchSize: number,
 ): Promise<void> {
   let position = await projection.position();
-  let batch: LoggedEvent[] = [];
+  let batch: LoggedEvent<JobEvent>[] = [];
   const flush = async () => {
     if (batch.length > 0) position = await projection.apply(position, batch);
     batch = [];

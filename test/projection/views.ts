@@ -1,4 +1,6 @@
 // Everything that a read model answers, in a form in which engines and projections can be compared.
+
+import type { JobEvent } from "#millrace/core/event.js";
 import { jobStates } from "#millrace/core/job.js";
 import type { DueAsk, Engine } from "#millrace/engine/engine.js";
 import type { LoggedEvent } from "#millrace/engine/projection/entry.js";
@@ -116,7 +118,7 @@ function byHolder(a: KeyRow["active"][number], b: KeyRow["active"][number]): num
  */
 export function keysOfLog(
   keys: ReadonlyMap<string, KeyRow>,
-  log: readonly LoggedEvent[],
+  log: readonly LoggedEvent<JobEvent>[],
 ): Map<string, KeyRow> {
   const jobs = new Map<string, { hash: string; takeovers: number }>();
   const newest = new Map<string, { id: string; row: Partial<KeyRow> }[]>();

@@ -8,11 +8,11 @@ import { type EventText, eventOf } from "../event-text.js";
 import { type FlatChange, flatChange } from "../sql/change.js";
 
 /** One event with its place in the log. */
-export interface LoggedEvent {
+export interface LoggedEvent<Event extends JobEvent | EventText = JobEvent | EventText> {
   /** Grows from event to event; a log may leave numbers out. */
   readonly seq: number;
   /** The event, or the text of it, which is read where it is applied: for a file that is another thread. */
-  readonly event: JobEvent | EventText;
+  readonly event: Event;
   /** Until when the lease of a `started` event holds; one that names none has lapsed at once. */
   readonly leaseUntil?: number;
 }

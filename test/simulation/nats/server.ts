@@ -1,8 +1,8 @@
 // A NATS server in memory: the log of jobs, the records, the consumers of tickets, and hints.
 import { StoreBusy } from "#millrace/engine/errors.js";
 import type {
+  Acknowledgeable,
   ConsumerConfig,
-  Delivery,
   Port,
   StoredMessage,
   StreamName,
@@ -53,7 +53,7 @@ export class SimulatedServer {
   }
 
   /** The consumer that gave out a delivery, and the position of it. */
-  deliverer({ reply }: Delivery): { consumer: SimulatedConsumer | null; seq: number } {
+  deliverer({ reply }: Acknowledgeable): { consumer: SimulatedConsumer | null; seq: number } {
     const slash = reply.lastIndexOf("/");
     return { consumer: this.consumer(reply.slice(0, slash)), seq: Number(reply.slice(slash + 1)) };
   }
@@ -173,7 +173,7 @@ export function simulatedPort(
       wire.request(`info of ${name}`, () => server.consumer(name)?.acknowledgedUpTo() ?? null),
     time: () => wire.request("time", now),
     acknowledge: async (deliveries) => {
-      const acknowledge = (delivery: Delivery) =>
+      const acknowledge = (delivery: Acknowledgeable) =>
         wire.request(`acknowledge ${delivery.reply}`, () => {
           const { consumer, seq } = server.deliverer(delivery);
           consumer?.acknowledge(seq);
