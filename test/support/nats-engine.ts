@@ -162,9 +162,9 @@ function interfered(port: Port, interference: Interference): Port {
   const through = <Answer>(step: Step, go: () => Promise<Answer>) =>
     interference(step, go) as Promise<Answer>;
   const steps: Pick<Port, Step["name"]> = {
-    publish: (stream, messages) =>
-      through({ name: "publish", stream, subjects: messages.map(({ subject }) => subject) }, () =>
-        port.publish(stream, messages),
+    publish: (stream, message) =>
+      through({ name: "publish", stream, subjects: [message.subject] }, () =>
+        port.publish(stream, message),
       ),
     publishTogether: (messages) =>
       through(
