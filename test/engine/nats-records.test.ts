@@ -61,7 +61,7 @@ describe("a record on the server", () => {
     };
     await env.createMany(5);
     const held = await env.claim();
-    expect(await renewed(held)).toEqual(ids(held).sort());
+    expect(await renewed(held)).toEqual([...ids(held)].sort());
     for (const job of held.slice(1)) await env.complete(job);
     expect(await renewed(held.slice(0, 1))).toEqual(ids(held.slice(0, 1)));
   });
