@@ -65,7 +65,7 @@ describe("a process that dies", () => {
     const taken = await env.create({ key });
     const running = await env.claimOne();
     woken.give();
-    expect((await late).outcome).toBe("exists");
+    expect((await late).outcome).toBe("not_admitted");
     expect(running.id).toBe(taken.id);
     expect(await env.find("late")).toBeNull();
     await env.complete(running);

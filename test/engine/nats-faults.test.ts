@@ -5,8 +5,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { jetstreamManager } from "@nats-io/jetstream";
 import { createInbox } from "@nats-io/transport-node";
-import { connect, openEngine, type StoreError } from "millrace";
+import { connect, defineJob, defineService, openEngine, type StoreError } from "millrace";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { z } from "zod";
 import { startNats } from "../../scripts/nats-server.js";
 import { contract, noWork } from "../crash/contract.js";
 import { freshPrefix, natsConnection, ownNats } from "../support/nats.js";
@@ -16,6 +17,35 @@ import { gate } from "../worker/workshop.js";
 
 /** A password that no message may hold. */
 const secret = "not-to-be-told";
+
+describe("a server that takes small messages only", () => {
+  it("names the limit and the remedy when too many jobs are under a key, and takes others", async () => {
+    const server = await ownNats({ config: "max_payload: 8192" });
+    const keyed = defineJob({
+      payload: z.object({ k: z.number() }),
+      keyConcurrency: { key: ["/k"] },
+      queue: { maxQueuedPerKey: 1_000_000 },
+    });
+    const url = `${server.url}?projection=memory:`;
+    const service = await connect(defineService("shop", { keyed }), { url });
+    onTestFinished(() => service.stop());
+    const creates = [];
+    for (let n = 0; n < 60; n++) creates.push(await service.jobs.keyed.create({ k: 1 }));
+    const stored = creates.filter((created) => created.isOk()).length;
+    expect(stored).toBeGreaterThan(30);
+    expect(creates.at(-1)).toMatchObject({
+      error: {
+        _tag: "StoreFailed",
+        code: "max_payload",
+        message: expect.stringMatching(
+          /too many jobs are under one concurrency key.*maxQueuedPerKey.*raise max_payload/,
+        ),
+      },
+    });
+    expect((await service.reads.jobs().orThrow()).count).toBe(stored);
+    await service.jobs.keyed.create({ k: 2 }).orThrow();
+  });
+});
 
 describe("a server that lets nobody in", () => {
   it("is told apart when the password is wrong", async () => {

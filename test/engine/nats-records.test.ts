@@ -1,5 +1,7 @@
 // Records on JetStream: what has expired or was deleted does not stay on the server for ever.
 import { describe, expect, it } from "vitest";
+import { ids } from "#millrace/conformance/environment.js";
+import type { Job } from "#millrace/core/job.js";
 import { deploymentNames } from "#millrace/engine/nats/streams.js";
 import { natsConnection } from "../support/nats.js";
 import { Deployment } from "../support/nats-engine.js";
@@ -31,5 +33,36 @@ describe("a record on the server", () => {
     expect(await lifetimeOf(deployment, "shop.note.b")).toBeUndefined();
     await engine.swap([{ id: "note/shop/b", expect: 1, body: null }]);
     expect(await lifetimeOf(deployment, "shop.note.b")).toBe("86400s");
+  });
+
+  it("of a key stays while somebody is under it, and is forgotten a day after nobody is", async () => {
+    const deployment = await Deployment.make();
+    const { env } = deployment;
+    const key = env.key("k");
+    await env.create({ key });
+    expect(await lifetimeOf(deployment, `shop.key.${key.hash}`)).toBeUndefined();
+    await env.complete(await env.claimOne());
+    expect(await lifetimeOf(deployment, `shop.key.${key.hash}`)).toBe("86460s");
+    await env.create({ key });
+    expect(await lifetimeOf(deployment, `shop.key.${key.hash}`)).toBeUndefined();
+  });
+
+  it("of a process's leases holds no more than it holds, and is forgotten when they have run out", async () => {
+    const deployment = await Deployment.make();
+    const { env } = deployment;
+    const connection = await natsConnection(deployment.url);
+    const { recordsStream, recordsBucket } = deploymentNames(deployment.prefix);
+    const subject = `$JS.API.DIRECT.GET.${recordsStream}.$KV.${recordsBucket}.shop.leases.>`;
+    const renewed = async (jobs: readonly Job[]) => {
+      await env.engine.renew(jobs.map((job) => ({ job, token: job.token, leaseMs: 30_000 })));
+      const answer = await connection.request(subject);
+      expect(answer.headers?.get("Nats-TTL")).toBe("690s");
+      return Object.keys(answer.json<{ body: object }>().body).sort();
+    };
+    await env.createMany(5);
+    const held = await env.claim();
+    expect(await renewed(held)).toEqual([...ids(held)].sort());
+    for (const job of held.slice(1)) await env.complete(job);
+    expect(await renewed(held.slice(0, 1))).toEqual(ids(held.slice(0, 1)));
   });
 });

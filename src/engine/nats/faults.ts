@@ -101,11 +101,18 @@ function cannotBeReached(said: string, url: string): StoreUnavailable {
   return new StoreUnavailable({ url, message });
 }
 
+/** A key is one record, and so the server's largest message bounds how many jobs may be under it. */
+function tooLarge(said: string, url: string): StoreFailed {
+  const message = `The NATS server takes no message as large as this (${said}). A payload or result is too large, or too many jobs are under one concurrency key, whose record has about 170 bytes for each (some 6,000 jobs at the usual max_payload of 1 MB). Make it smaller, lower maxQueuedPerKey or maxActive, or raise max_payload in the server's configuration. Nothing of this call was stored.`;
+  return new StoreFailed({ url, message, code: "max_payload" });
+}
+
 /** The fault that something thrown by the client library tells of. */
 export function thrownFault(error: unknown, url: string): StoreError {
   if (isStoreError(error)) return error;
   const name = error instanceof Error ? error.name : "";
   const said = error instanceof Error ? error.message : String(error);
+  if (/max_payload/i.test(said)) return tooLarge(said, url);
   switch (name) {
     case "ClosedConnectionError":
     case "DrainingConnectionError":

@@ -25,6 +25,9 @@ import { casRoundsMax, type PlacedRecord, type Records } from "./records.js";
 import { moveOn, refuseCreation } from "./refusal.js";
 import type { Subjects } from "./subjects.js";
 
+/** For how long a key is remembered under which nobody is. */
+const idleKeyMs = 24 * 60 * 60 * 1_000;
+
 /** How often a job that is to be replaced is looked for before it is taken for one that does not come. */
 const looksMax = 20;
 
@@ -203,9 +206,14 @@ export class Keys {
         const promotion = promote(body, now());
         return { body: promotion.state, extra: promotion.promoted };
       },
+      this.#forgottenAt,
     );
     await this.#ticketAll(promoted);
   }
+
+  /** A key under which nobody is may be forgotten, with what its policy did last. */
+  readonly #forgottenAt = ({ members, held }: KeyState): number | undefined =>
+    members.length + held.length === 0 ? this.#context.now() + idleKeyMs : undefined;
 
   /** Changes the state of a job's key, gives free slots to those who wait, and writes their tickets. */
   async change(
@@ -217,11 +225,15 @@ export class Keys {
     if (policy === undefined) return [];
     const { records, now } = this.#context;
     const id = keyRecordId(job.service, policy.hash);
-    const promoted = await records.update<KeyState, readonly KeyMember[]>(id, (body) => {
-      const moved = move(body ?? emptyKey(job.service, job.type, policy));
-      const promotion = promote(moved, now(), newestId);
-      return { body: promotion.state, extra: promotion.promoted };
-    });
+    const promoted = await records.update<KeyState, readonly KeyMember[]>(
+      id,
+      (body) => {
+        const moved = move(body ?? emptyKey(job.service, job.type, policy));
+        const promotion = promote(moved, now(), newestId);
+        return { body: promotion.state, extra: promotion.promoted };
+      },
+      this.#forgottenAt,
+    );
     await this.#ticketAll(promoted);
     return promoted;
   }

@@ -21,7 +21,7 @@ interface Renewal {
 
 type Sheet = { readonly [jobId: string]: Renewal };
 
-/** How long a renewal is remembered after its lease has run out. */
+/** How long the mark of a struck lease is remembered, and a renewal after its lease has run out that another process holds. */
 const keepMs = 600_000;
 
 /** What a lease says: until when it stands, and when it was last renewed. */
@@ -88,22 +88,30 @@ export class Leases {
     const { job, start } = active;
     if (start.leaseUntil > now) return false;
     const id = sheetId(job.service, start.session);
-    return this.#records.update<Sheet, boolean>(id, (sheet) => {
-      const renewal = sheet?.[job.id];
-      const isCurrent = renewal?.token === job.token;
-      if (isCurrent && renewal.struck) return { body: sheet, extra: true };
-      if (isCurrent && renewal.until > now) return { body: sheet, extra: false };
-      const struck = { token: job.token, until: 0, at: now, struck: true } as const;
-      return { body: { ...sheet, [job.id]: struck } as Sheet, extra: true };
-    });
+    return this.#records.update<Sheet, boolean>(
+      id,
+      (sheet) => {
+        const renewal = sheet?.[job.id];
+        const isCurrent = renewal?.token === job.token;
+        if (isCurrent && renewal.struck) return { body: sheet, extra: true };
+        if (isCurrent && renewal.until > now) return { body: sheet, extra: false };
+        const struck = { token: job.token, until: 0, at: now, struck: true } as const;
+        return { body: { ...sheet, [job.id]: struck } as Sheet, extra: true };
+      },
+      forgottenAt,
+    );
   }
 
-  /** Renews leases of one process; gives the ids of those that were struck out before. */
+  /**
+   * Renews leases of one process; gives the ids of those that were struck out before. What that process no longer
+   * holds is left out, so that the record is never larger than what it holds.
+   */
   async renew(
     service: string,
     session: string,
     held: readonly { readonly id: string; readonly token: number; readonly until: number }[],
     now: number,
+    isHeld: (jobId: string, token: number) => boolean,
   ): Promise<ReadonlySet<string>> {
     const id = sheetId(service, session);
     for (let round = 0; round < casRoundsMax; round++) {
@@ -111,18 +119,28 @@ export class Leases {
       const sheet = (seen.record?.body ?? {}) as unknown as Sheet;
       const lost = new Set<string>();
       const next: Record<string, Renewal> = {};
-      for (const [jobId, renewal] of Object.entries(sheet))
-        if (Math.max(renewal.until, renewal.at) + keepMs > now) next[jobId] = renewal;
+      for (const [jobId, renewal] of Object.entries(sheet)) {
+        const isRecent = Math.max(renewal.until, renewal.at) + keepMs > now;
+        if (isRecent && (renewal.struck || isHeld(jobId, renewal.token))) next[jobId] = renewal;
+      }
       for (const { id: jobId, token, until } of held) {
         const renewal = sheet[jobId];
         if (renewal?.struck && renewal.token === token) lost.add(jobId);
         else next[jobId] = { token, until, at: now };
       }
       if (lost.size === held.length) return lost;
-      if (await this.#records.put(id, seen, next as unknown as Json)) return lost;
+      const body = next as unknown as Json;
+      if (await this.#records.put(id, seen, body, forgottenAt(next))) return lost;
     }
     throw new Error(`The leases of ${session} were changed by others too often.`);
   }
+}
+
+/** When nobody needs a sheet any more: all that it speaks of has run out long ago. */
+function forgottenAt(sheet: Sheet): number {
+  let last = 0;
+  for (const { until, at } of Object.values(sheet)) last = Math.max(last, until, at);
+  return last + keepMs;
 }
 
 /** The job and the start that it runs under, if it is active. */

@@ -115,20 +115,22 @@ export class Records {
 
   /**
    * Changes a record until nobody is in between. `change` gives the new body, or the same one to leave it as it is.
-   * Gives what `change` last gave besides.
+   * `expiry` says of a body when it may be forgotten. Gives what `change` last gave besides.
    */
   async update<Body, Extra>(
     id: string,
     change: (
       body: Body | null,
     ) => Promise<{ body: Body | null; extra: Extra }> | { body: Body | null; extra: Extra },
+    expiry?: (body: Body) => number | undefined,
   ): Promise<Extra> {
     for (let round = 0; round < casRoundsMax; round++) {
       const seen = await this.get(id);
       const before = (seen.record?.body ?? null) as Body | null;
       const { body, extra } = await change(before);
       if (body === before) return extra;
-      if (await this.put(id, seen, body as Json | null)) return extra;
+      const expiresAt = body === null ? undefined : expiry?.(body);
+      if (await this.put(id, seen, body as Json | null, expiresAt)) return extra;
     }
     throw new Error(`Record ${id} was changed by others ${casRoundsMax} times in a row.`);
   }

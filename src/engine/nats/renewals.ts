@@ -68,7 +68,7 @@ function outcomeOf(job: Job | null, token: number, leaseUntil: number): RenewOut
 
 /** Writes the renewals of each process that started one of the jobs; gives those that were struck out. */
 async function renewSheets(
-  { leases, renewed }: RenewalContext,
+  { leases, held: own, renewed }: RenewalContext,
   held: readonly HeldLease[],
   found: readonly LoggedJob[],
   outcomes: readonly RenewOutcome[],
@@ -87,7 +87,10 @@ async function renewSheets(
   const lost = new Set<string>();
   for (const { service, session, items } of sheets.values()) {
     const wishes = items.map(({ jobId, token, until }) => ({ id: jobId, token, until }));
-    const struck = await leases.renew(service, session, wishes, now);
+    // Of what another process holds nothing is known here but that it has started these.
+    const isOwn = items.some(({ jobId, token }) => own.get(jobId, token) !== undefined);
+    const isHeld = (jobId: string, token: number) => !isOwn || own.get(jobId, token) !== undefined;
+    const struck = await leases.renew(service, session, wishes, now, isHeld);
     for (const { jobId, token } of items) if (struck.has(jobId)) lost.add(`${token}/${jobId}`);
     await renewed(items.filter(({ jobId }) => !struck.has(jobId)));
   }
