@@ -24,6 +24,7 @@ import type { TransactionClient } from "./transactions/transaction-client.js";
 
 /** Makes a create repeatable: within the window, the same key gives the same job. */
 export interface IdempotencyOptions {
+  /** 1 to 255 characters, none of them a control character. */
   readonly key: string;
   /** `"any"` (the default) gives the existing job however it ended; `"unfinished"` lets a new one in once it has ended. */
   readonly scope?: "any" | "unfinished";

@@ -191,7 +191,7 @@ describe.for(stores)("a ref on $name", (store) => {
     await service.start();
     const first = await service.jobs.one.create(null).orThrow();
     await hold.arrived;
-    await first.cancel({ force: true }).orThrow();
+    await first.delete({ force: true }).orThrow();
     const second = await service.jobs.one.create(null).orThrow();
     expect(await second.why().orThrow()).toMatchObject({ reason: "type_limit", maxActive: 1 });
     hold.open();
