@@ -5,7 +5,7 @@ import type { Blocker } from "../core/job.js";
 import { nameProblem } from "../core/names.js";
 import { ChainRef } from "./chain-ref.js";
 import { InvalidBlocker, InvalidOption } from "./errors.js";
-import { isObject, kindOf } from "./option-checks.js";
+import { idOf, isObject, kindOf } from "./option-checks.js";
 
 /** How many jobs and chains one job may wait for. */
 const blockersMax = 1_000;
@@ -61,11 +61,6 @@ function blockerOf(input: unknown): Blocker | null {
   return input instanceof ChainRef || input.job instanceof ChainRef
     ? { jobId, onBadEnd, chain: true }
     : { jobId, onBadEnd };
-}
-
-function idOf(named: unknown): string | null {
-  if (typeof named === "string") return named;
-  return isObject(named) && typeof named.id === "string" ? named.id : null;
 }
 
 /** The blockers of a new job, in order; those that its definition names are named. */

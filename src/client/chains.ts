@@ -7,7 +7,7 @@ import type { Command } from "../core/command.js";
 import { isEnded, type Job, type JobState } from "../core/job.js";
 import type { Json } from "../core/json.js";
 import type { Engine } from "../engine/engine.js";
-import type { StoreError } from "../engine/errors.js";
+import { StoreBusy, type StoreError } from "../engine/errors.js";
 import {
   type ChainFilter,
   type ChainRow,
@@ -20,7 +20,7 @@ import { type AsyncResult, attempt, refusal } from "./async-result.js";
 import type { BlockerInputs } from "./blockers.js";
 import { ChainRef } from "./chain-ref.js";
 import type { Client } from "./client.js";
-import { command, commandMany } from "./commands.js";
+import { type CommandOutcome, commandMany } from "./commands.js";
 import type { CreateOptions } from "./create-options.js";
 import { CommandRefused, chainNotFound, type InvalidOption, type JobNotFound } from "./errors.js";
 import { type CreateFailure, JobCreator } from "./job-creator.js";
@@ -102,7 +102,7 @@ export async function readChain(
   const row = currentRow(entries);
   if (row === undefined && tx === undefined) return null;
   const stored = await loadCurrent(engine, row?.id ?? id, tx);
-  if (stored === null) return null;
+  if (stored === null || !isOf(client, stored)) return null;
   const current = openedJob(client.runtime, stored);
   const jobs = [...entries].reverse();
   const snapshot = { id, current, state: current.state, jobs, count };
@@ -171,9 +171,6 @@ export function waitChain<Output>(
   });
 }
 
-/** How often a delete looks for jobs that the chain gained meanwhile. */
-const deleteRoundsMax = 20;
-
 /** What a delete of a chain may say. */
 export interface DeleteChainOptions {
   readonly reason?: string;
@@ -192,15 +189,16 @@ export function deleteChain(
   const { reason = "deleted by hand", force = false } = options;
   return attempt<number, CommandFailure>(async () => {
     let deleted = 0;
-    for (let rounds = 0; rounds < deleteRoundsMax; rounds++) {
+    // Each round removes jobs of a chain that nothing continues any more, so that the rounds come to an end.
+    for (let left = true; left; ) {
       const { entries } = await jobsOfChain(client, id);
-      const current = currentRow(entries);
-      if (current === undefined) break;
+      if (entries.length === 0) break;
       const awaited = force ? null : await awaitedBy(client, id, entries);
       if (awaited !== null) return Result.err(awaited);
-      const refused = await removeJobs(client, current.id, entries, { reason, force });
-      if (refused !== null) return Result.err(refused);
-      deleted += entries.length;
+      const removed = await removeJobs(client, entries, { reason, force });
+      if (removed instanceof Error) return Result.err(removed);
+      deleted += removed;
+      left = removed > 0;
     }
     return deleted === 0 ? Result.err(chainNotFound(id)) : Result.ok(deleted);
   });
@@ -220,35 +218,53 @@ async function awaitedBy(
   return new CommandRefused({ id, command: "delete", state: rows[0]?.state ?? null, message });
 }
 
+/** Removes jobs of a chain, the current one first. Gives how many, or why one of them cannot be removed. */
 async function removeJobs(
   { runtime }: Client,
-  currentId: string,
   rows: readonly JobRow[],
   { reason, force }: Required<DeleteChainOptions>,
-): Promise<CommandRefused | null> {
+): Promise<number | CommandRefused | StoreBusy> {
+  const current = currentRow(rows);
+  if (current === undefined) return 0;
   const origin = () => ({ eventId: runtime.ids.eventId(), actor: actorOf(runtime) }) as const;
   // A job that waits is removed with its chain; one that runs only by force.
   const remove = (job: Job): Command => {
     const mayRemove = force || job.state !== "active";
     return { command: "delete", reason, force: mayRemove, ...origin() };
   };
-  const first = await command(runtime, currentId, remove);
-  if (!first.ok && first.job !== null) {
-    const { state } = first.job;
-    const message = `Job ${currentId} of the chain is ${state}; cancel it first, or delete the chain with force.`;
-    return new CommandRefused({ id: currentId, command: "delete", state, message });
+  const others = rows.map((row) => row.id).filter((id) => id !== current.id);
+  let removed = 0;
+  for (const ids of [[current.id], others]) {
+    for (const [index, outcome] of (await commandMany(runtime, ids, remove)).entries()) {
+      if (outcome.ok) removed++;
+      else if (outcome.rejection.reason !== "not_found")
+        return notRemoved(runtime.engine, ids[index] ?? "", outcome);
+    }
   }
-  await commandMany(
-    runtime,
-    rows.map((row) => row.id).filter((id) => id !== currentId),
-    remove,
-  );
-  return null;
+  return removed;
 }
 
-/** The jobs of a chain, newest first. */
+function notRemoved(
+  { url }: Engine,
+  id: string,
+  { job, rejection }: Extract<CommandOutcome, { readonly ok: false }>,
+): CommandRefused | StoreBusy {
+  if (job === null) return new StoreBusy({ url, message: rejection.message });
+  const { state } = job;
+  const message = `Job ${id} of the chain is ${state}; cancel it first, or delete the chain with force.`;
+  return new CommandRefused({ id, command: "delete", state, message });
+}
+
+/** The jobs of a chain of the service, newest first; an operator, who is of no service, sees those of all. */
 async function jobsOfChain({ runtime }: Client, chainId: string): Promise<Page<JobRow>> {
-  return runtime.engine.query("jobs", { filter: { chainId }, limit: pageMax });
+  const { engine, service } = runtime;
+  const filter = service === "" ? { chainId } : { chainId, service };
+  return engine.query("jobs", { filter, limit: pageMax });
+}
+
+/** Whether a job is of the caller's service. */
+function isOf({ runtime: { service } }: Client, job: Job): boolean {
+  return service === "" || job.service === service;
 }
 
 function currentRow(newestFirst: readonly JobRow[]): JobRow | undefined {

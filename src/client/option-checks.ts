@@ -60,6 +60,12 @@ export function isObject(value: unknown): value is { readonly [name: string]: un
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
+/** The id of what is named by its id or its ref; `null` where it is neither. */
+export function idOf(named: unknown): string | null {
+  if (typeof named === "string") return named;
+  return isObject(named) && typeof named.id === "string" ? named.id : null;
+}
+
 /** What a value is, in a word of a message. */
 export function kindOf(value: unknown): string {
   if (value === null) return "null";

@@ -122,9 +122,10 @@ export class Reads {
   }
 
   /** One job, with its payload, its result and its worker's last heartbeat. */
-  job(id: string): AsyncResult<JobDetails, JobNotFound | StoreError> {
-    return attempt(async () => {
-      if (typeof id !== "string") return Result.err(jobNotFound(String(id)));
+  job(id: string): AsyncResult<JobDetails, JobNotFound | InvalidOption | StoreError> {
+    const problem = optionProblem("id", id, stringProblem);
+    if (problem !== null) return refusal(problem);
+    return attempt<JobDetails, JobNotFound>(async () => {
       const { engine } = this.#client.runtime;
       const [[loaded], row] = await Promise.all([engine.load([id]), engine.query("job", { id })]);
       if (!loaded) return Result.err(jobNotFound(id));
@@ -135,7 +136,9 @@ export class Reads {
   }
 
   /** The history of a job, oldest first. */
-  events(id: string): AsyncResult<readonly JobEvent[], JobNotFound | StoreError> {
+  events(id: string): AsyncResult<readonly JobEvent[], JobNotFound | InvalidOption | StoreError> {
+    const problem = optionProblem("id", id, stringProblem);
+    if (problem !== null) return refusal(problem);
     return new JobRef(this.#client, id).events();
   }
 
@@ -228,7 +231,7 @@ export function storeFilter(
   { service = runtime.service, since, until, ...rest }: ReadFilter,
 ): JobFilter {
   const times = storeTimes({ since, until });
-  return { ...rest, ...(service === "*" ? null : { service }), ...times };
+  return { ...given(rest), ...(service === "*" ? null : { service }), ...times };
 }
 
 function storeTimes({

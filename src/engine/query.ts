@@ -28,6 +28,15 @@ export interface JobFilter {
   readonly chainId?: string;
 }
 
+/**
+ * Throws for a part that is named and has no value: left out, it would make the filter match what the asker never
+ * meant, and what a filter finds may be deleted.
+ */
+export function checkFilter(filter: JobFilter): void {
+  const empty = Object.entries(filter).find(([, value]) => value === undefined);
+  if (empty !== undefined) throw new TypeError(`The filter names ${empty[0]} without a value.`);
+}
+
 /** One job in a list. */
 export interface JobRow {
   readonly id: string;

@@ -2,7 +2,7 @@
  * The typed face of chains: start one, look at it, wait for its output, complete it without a worker, remove it.
  * What each step may continue with and what comes out in the end follows from the contract.
  */
-import type { AsyncResult } from "../client/async-result.js";
+import { type AsyncResult, refusal } from "../client/async-result.js";
 import {
   type CompleteChainFailure,
   type CompleteChainOptions,
@@ -22,9 +22,10 @@ import {
 import type { Client } from "../client/client.js";
 import type { Continuation } from "../client/continuation.js";
 import type { CreateOptions } from "../client/create-options.js";
-import type { InvalidOption, JobNotFound } from "../client/errors.js";
+import { InvalidOption, type JobNotFound } from "../client/errors.js";
 import type { CreateFailure } from "../client/job-creator.js";
 import type { CommandFailure, JobSnapshot } from "../client/job-ref.js";
+import { idOf, isObject, kindOf, optionProblem, stringProblem } from "../client/option-checks.js";
 import type { PageAsk } from "../client/reads.js";
 import type { WaitFailure, WaitOptions } from "../client/wait.js";
 import type { JobEntries } from "../contract/definition.js";
@@ -105,17 +106,21 @@ export class Chains<Entries extends JobEntries = JobEntries> {
     return startChain(this.#client, { service, type, queue, schema, settings }, payload, options);
   }
 
-  /** A ref to a chain whose id was kept elsewhere. It reads nothing. */
+  /** A ref to a chain whose id was kept elsewhere. It reads nothing. Throws `InvalidOption` for what is no id. */
   ref<Type extends keyof Entries & string>(type: Type, id: string): ChainRef<Type> {
+    const problem = optionProblem("id", id, stringProblem);
+    if (problem !== null) throw problem;
     return new ChainRef(id, type, true);
   }
 
   /** Reads a chain: its current job, its state, its jobs, and its output once it has completed. */
   get<Type extends keyof Entries & string>(
     chain: ChainName<Type>,
-  ): AsyncResult<ChainOf<Entries, Type>, JobNotFound | StoreError> {
+  ): AsyncResult<ChainOf<Entries, Type>, JobNotFound | InvalidOption | StoreError> {
+    const id = idOf(chain);
+    if (id === null) return refusal(noChain(chain));
     // The store holds what the contract's schemas gave.
-    return getChain(this.#client, idOf(chain)) as AsyncResult<never, JobNotFound | StoreError>;
+    return getChain(this.#client, id) as AsyncResult<never, JobNotFound | StoreError>;
   }
 
   /** Chains, newest first. A filter asks for the first job's names and times, and the current one's state. */
@@ -130,7 +135,8 @@ export class Chains<Entries extends JobEntries = JobEntries> {
     chain: ChainName<Type>,
     options: WaitOptions = {},
   ): AsyncResult<ChainOutputOf<Entries, Type>, WaitFailure> {
-    return waitChain(this.#client, idOf(chain), options);
+    const id = idOf(chain);
+    return id === null ? refusal(noChain(chain)) : waitChain(this.#client, id, options);
   }
 
   /**
@@ -149,8 +155,10 @@ export class Chains<Entries extends JobEntries = JobEntries> {
     take: (completion: CompletionOf<Entries, Type>) => unknown,
     options: CompleteChainOptions = {},
   ): AsyncResult<ChainOf<Entries, Type>, CompleteChainFailure> {
+    const id = idOf(chain);
+    if (id === null) return refusal(noChain(chain));
     const steps = take as unknown as Parameters<typeof completeChain>[2];
-    const completed = completeChain(this.#client, idOf(chain), steps, options);
+    const completed = completeChain(this.#client, id, steps, options);
     return completed as AsyncResult<never, CompleteChainFailure>;
   }
 
@@ -162,10 +170,13 @@ export class Chains<Entries extends JobEntries = JobEntries> {
     chain: ChainRef | string,
     options: DeleteChainOptions = {},
   ): AsyncResult<number, CommandFailure> {
-    return deleteChain(this.#client, idOf(chain), options);
+    const id = idOf(chain);
+    return id === null ? refusal(noChain(chain)) : deleteChain(this.#client, id, options);
   }
 }
 
-function idOf(chain: ChainRef | string): string {
-  return typeof chain === "string" ? chain : chain.id;
+function noChain(given: unknown): InvalidOption {
+  const what = isObject(given) ? "an object without an id" : kindOf(given);
+  const message = `chain: It must be the ref of a chain or its id, not ${what}.`;
+  return new InvalidOption({ field: "chain", message });
 }

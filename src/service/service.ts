@@ -8,6 +8,7 @@ import { takeUpSchedules } from "../client/declared-schedules.js";
 import { EncryptionRequired } from "../client/errors.js";
 import { JobRef } from "../client/job-ref.js";
 import { keepAlive } from "../client/keep-alive.js";
+import { optionProblem, stringProblem } from "../client/option-checks.js";
 import { Keys, Queues } from "../client/queues.js";
 import { Reads } from "../client/reads.js";
 import { Schedules } from "../client/schedules.js";
@@ -138,8 +139,10 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
     this.#whenStopped.catch(() => {});
   }
 
-  /** A reference to a job by its id, of any type. */
+  /** A reference to a job by its id, of any type. Throws `InvalidOption` for what is no id. */
   ref(id: string): JobRef {
+    const problem = optionProblem("id", id, stringProblem);
+    if (problem !== null) throw problem;
     return new JobRef(this.#client, id);
   }
 

@@ -1,10 +1,16 @@
 // Chains: started, waited for, listed, completed without a worker, and removed as one.
-import { ChainRef } from "millrace";
-import { describe, expect, it } from "vitest";
+import { ChainRef, connect, defineJob, defineService } from "millrace";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { z } from "zod";
 import { openService, type Store, stores } from "../support/stores.js";
 import { chainShop } from "./chain-shop.js";
 
 const order = { orderId: "o-1" };
+
+/** A chain of any length. */
+const endless = defineService("endless", {
+  step: defineJob({ payload: z.object({}), continuations: ["step"] }),
+});
 
 async function startedShop(store: Store) {
   const service = await openService(store, chainShop);
@@ -76,6 +82,41 @@ describe.for(stores)("a chain on $name", (store) => {
     ];
     for (const answer of answers)
       expect(answer.isErr() && answer.error).toMatchObject({ _tag: "JobNotFound", id: "none" });
+  });
+
+  it("is refused by every call where its name has no id, and nothing is touched", async () => {
+    const { chains, jobs, reads, ref } = await openService(store, chainShop).then((service) => ({
+      chains: service.chains,
+      jobs: service.jobs,
+      reads: service.reads,
+      ref: (id: string) => service.ref(id),
+    }));
+    await chains.start("charge", order).orThrow();
+    await jobs.lone.create(order).orThrow();
+    for (const wrong of [{}, undefined, null, 5, { id: undefined }] as never[]) {
+      const answers = [
+        await chains.get(wrong),
+        await chains.wait(wrong),
+        await chains.complete(wrong, () => {}),
+        await chains.delete(wrong, { force: true }),
+        await reads.job(wrong),
+        await reads.events(wrong),
+      ];
+      for (const answer of answers)
+        expect(answer.isErr() && answer.error).toMatchObject({ _tag: "InvalidOption" });
+      expect(() => ref(wrong)).toThrow("id: It must be a string");
+      expect(() => chains.ref("charge", wrong)).toThrow("id: It must be a string");
+    }
+    expect((await reads.jobs({ chainId: undefined as never }).orThrow()).count).toBe(2);
+  });
+
+  it("is never looked for by a filter that names an id without a value", async () => {
+    const { engine } = await openService(store, chainShop);
+    for (const name of ["chainId", "parentId", "service"]) {
+      const filter = { [name]: undefined } as object;
+      await expect(engine.query("jobs", { filter })).rejects.toThrow(`names ${name} without`);
+      await expect(engine.query("counts", { filter })).rejects.toThrow(`names ${name} without`);
+    }
   });
 
   it("waits no longer than it is told", async () => {
@@ -305,5 +346,36 @@ describe.for(stores)("a delete of a chain on $name", (store) => {
       state: "active",
     });
     expect(await chains.delete(running, { force: true }).orThrow()).toBe(1);
+  });
+
+  it("goes on until nothing is left of a long one", async () => {
+    const { chains, reads } = await openService(store, endless);
+    const chain = await chains.start("step", {}).orThrow();
+    for (let jobs = 1; jobs < 2_050; )
+      await chains
+        .complete(chain, async ({ job, complete }) => {
+          for (let next = job, steps = 0; steps < 50; steps++, jobs++)
+            next = await complete(next, ({ continueWith }) => continueWith("step", {}));
+        })
+        .orThrow();
+    const { count } = await chains.get(chain).orThrow();
+    expect(count).toBeGreaterThan(2_000);
+    expect(await chains.delete(chain).orThrow()).toBe(count);
+    expect((await reads.jobs().orThrow()).count).toBe(0);
+  }, 30_000);
+
+  it("never reaches into another service", async () => {
+    const shop = await openService(store, chainShop);
+    const other = await connect(endless, { engine: shop.engine });
+    onTestFinished(() => other.stop());
+    const chain = await shop.chains.start("charge", order).orThrow();
+    for (const answer of [
+      await other.chains.get(chain.id),
+      await other.chains.wait(chain.id),
+      await other.chains.complete(chain.id, () => {}),
+      await other.chains.delete(chain.id, { force: true }),
+    ])
+      expect(answer.isErr() && answer.error).toMatchObject({ _tag: "JobNotFound" });
+    expect(await shop.chains.get(chain).orThrow()).toMatchObject({ state: "pending" });
   });
 });

@@ -3,6 +3,7 @@
  */
 import { isEnded, type Job } from "../../core/job.js";
 import {
+  checkFilter,
   type JobFilter,
   type JobRow,
   type JobsAsk,
@@ -74,8 +75,9 @@ export function rowOf({ job, attempt }: Entry): JobRow {
 /** How many jobs of each type are in each state. */
 export function countJobs(store: Store, filter: JobFilter | undefined): readonly StateCount[] {
   const counts = new Map<string, { -readonly [Name in keyof StateCount]: StateCount[Name] }>();
+  const fits = matcher(filter);
   for (const entry of store.jobs.values()) {
-    if (!matcher(filter)(entry)) continue;
+    if (!fits(entry)) continue;
     const { service, type, queue, state } = entry.job;
     const group = [service, type, queue, state].join("/");
     const count = counts.get(group);
@@ -148,6 +150,7 @@ export function compareText(a: string, b: string): number {
 
 /** Whether a job fits a filter. */
 export function matcher(filter: JobFilter = {}): (entry: Entry) => boolean {
+  checkFilter(filter);
   const { service, type, queue, state, tag, key, since, until, text, parentId, chainId } = filter;
   return ({ job }) =>
     (service === undefined || job.service === service) &&

@@ -14,7 +14,7 @@ import type {
   RecordsAsk,
   StateCount,
 } from "../query.js";
-import { pageDefault, pageMax, recordOwnersMax } from "../query.js";
+import { checkFilter, pageDefault, pageMax, recordOwnersMax } from "../query.js";
 import type { QueueSettings, StoredRecord } from "../record.js";
 import { ownerOf, recordId } from "../record.js";
 import { recordFromRow } from "./records.js";
@@ -90,6 +90,7 @@ export interface Where {
 
 /** The conditions of a filter on `jobs j`. */
 export function where(filter: JobFilter, cursor?: number): Where {
+  checkFilter(filter);
   const parts: string[] = [];
   const values: SqlValue[] = [];
   const add = (sql: string, ...more: SqlValue[]) => {
@@ -223,6 +224,7 @@ export function* readJob(id: string): Step<JobRow | null> {
 
 /** How many jobs are in which state, from index entries and slim rows alone where names and states are the only filter. */
 export function* countJobs(filter: JobFilter): Step<readonly StateCount[]> {
+  checkFilter(filter);
   const { state, ...rest } = filter;
   const rows = onlyNames(rest) ? yield* countByIndex(rest, state) : yield* countByRows(filter);
   return rows.map((row) => ({
