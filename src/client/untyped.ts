@@ -5,6 +5,7 @@
 import { Result } from "better-result";
 import { definitionsOf, queueOf, type ServiceContract } from "../contract/definition.js";
 import { resolveSettings } from "../contract/settings.js";
+import { integerMax } from "../core/job.js";
 import type { Json } from "../core/json.js";
 import { nameProblem } from "../core/names.js";
 import type { StoreError } from "../engine/errors.js";
@@ -249,10 +250,10 @@ export function unnamedTarget(
   if (typeProblem !== null) return new InvalidOption({ field: "type", message: typeProblem });
   const queueProblem = queue === undefined ? null : nameProblem("queue", queue);
   if (queueProblem !== null) return new InvalidOption({ field: "queue", message: queueProblem });
-  if (!(Number.isSafeInteger(version) && version >= 1)) {
+  if (!(Number.isSafeInteger(version) && version >= 1 && version <= integerMax)) {
     return new InvalidOption({
       field: "version",
-      message: `version is ${version}; it must be a whole number from 1.`,
+      message: `version is ${version}; it must be a whole number from 1 to ${integerMax}.`,
     });
   }
   const settings = resolveSettings(

@@ -9,7 +9,9 @@ import { jsonSchemaCheck } from "./json-schema-check.js";
 import type { JobManifest, Manifest } from "./manifest.js";
 import { type JobSettings, jobDefaults, type RetentionOptions } from "./settings.js";
 
-/** Reads a contract from its manifest. */
+type RetentionManifest = NonNullable<Manifest["retention"]>;
+
+/** Reads a contract from its manifest, which `checkManifest` has found good. */
 export function contractFrom({ service, jobs, retention, encrypted }: Manifest): ServiceContract {
   const byType = new Map<string, JobDefinition[]>();
   for (const job of jobs) {
@@ -25,7 +27,7 @@ export function contractFrom({ service, jobs, retention, encrypted }: Manifest):
     kind: "service",
     name: service,
     jobs: Object.fromEntries(entries) as JobEntries,
-    ...(retention && { retention: revived(retention) as RetentionOptions }),
+    ...(retention && { retention: revived(retention) }),
     ...(encrypted && { encrypted }),
   };
 }
@@ -45,16 +47,20 @@ const anything: Schema = {
 };
 
 function settingsFrom(json: { readonly [name: string]: Json }): JobSettings {
-  const settings = revived(json) as JobSettings;
+  const retention = revived(json.retention as RetentionManifest);
+  const settings = { ...json, retention } as unknown as JobSettings;
   const isKnown = (settings.backoff as unknown) !== "custom" && isBackoff(settings.backoff);
   return isKnown ? settings : { ...settings, backoff: jobDefaults.backoff };
 }
 
 /** What was kept for good is a word in a manifest. */
-function revived(json: { readonly [name: string]: Json }): unknown {
-  return JSON.parse(JSON.stringify(json), (_, value: unknown) =>
-    value === "forever" ? Number.POSITIVE_INFINITY : value,
-  );
+function revived(retention: RetentionManifest): RetentionOptions {
+  return Object.fromEntries(
+    Object.entries(retention).map(([state, kept]) => [
+      state,
+      kept === "forever" ? Number.POSITIVE_INFINITY : kept,
+    ]),
+  ) as RetentionOptions;
 }
 
 function isBackoff(value: unknown): value is Backoff {

@@ -3,6 +3,7 @@
  * defaults filled in.
  */
 import type { StandardSchemaV1 } from "@standard-schema/spec";
+import { integerMax } from "../core/job.js";
 import type { Json } from "../core/json.js";
 import { nameProblem } from "../core/names.js";
 import { priorityMax, priorityMin } from "../core/order.js";
@@ -100,7 +101,7 @@ const scheduleChecks: { readonly [Name in keyof ScheduleInput]-?: Checks[string]
     (typeof at === "number" || at instanceof Date) && Math.abs(Number(at)) <= timeMaxMs
       ? null
       : "must be a valid Date or milliseconds since 1970",
-  version: whole(1, Number.MAX_SAFE_INTEGER),
+  version: whole(1, integerMax),
   priority: whole(priorityMin, priorityMax),
   deadlineMs: whole(1, delayMaxMs),
   enabled: yesOrNo,

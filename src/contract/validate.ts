@@ -1,7 +1,7 @@
 /**
  * Checks the options of a definition, so that a mistake is found where it is made and not by a job at night.
  */
-import { endedStates } from "../core/job.js";
+import { endedStates, integerMax } from "../core/job.js";
 import { templateProblem } from "../core/keys.js";
 import { nameProblem } from "../core/names.js";
 import { priorityMax, priorityMin } from "../core/order.js";
@@ -23,7 +23,7 @@ export const concurrencyLimit = 1_000;
 const activeLimit = 1_000_000;
 
 /** Says what is wrong with an option, as a sentence that goes on after its name, or `null`. */
-type Check = (value: unknown) => string | null;
+export type Check = (value: unknown) => string | null;
 
 /** The options that something has, each with its check. */
 export type Checks = { readonly [option: string]: Check };
@@ -31,7 +31,7 @@ export type Checks = { readonly [option: string]: Check };
 const jobChecks: Checks = {
   payload: schemaCheck,
   result: schemaCheck,
-  version: whole(1, Number.MAX_SAFE_INTEGER),
+  version: whole(1, integerMax),
   retry: () => null,
   timeoutMs: whole(1, delayMaxMs),
   leaseMs: whole(1, delayMaxMs),
@@ -89,6 +89,17 @@ const retentionChecks: Checks = Object.fromEntries(endedStates.map((state) => [s
 const secretChecks: Checks = { payload: pointersCheck, result: pointersCheck };
 
 const hookChecks: Checks = Object.fromEntries(hookNames.map((name) => [name, functionCheck]));
+
+/** The checks of all options of a job type, by the group that they stand in. */
+export const optionChecks = {
+  job: jobChecks,
+  retry: retryChecks,
+  key: keyChecks,
+  queue: queueChecks,
+  isolate: isolateChecks,
+  retention: retentionChecks,
+  secret: secretChecks,
+} as const;
 
 /** Options that later versions will know. */
 const laterOptions: ReadonlySet<string> = new Set(["sign"]);
@@ -256,9 +267,7 @@ export function whole(least: number, most: number): Check {
   return (value) => {
     if (typeof value === "number" && Number.isSafeInteger(value) && value >= least && value <= most)
       return null;
-    const range =
-      most === Number.MAX_SAFE_INTEGER ? `of ${least} or more` : `from ${least} to ${most}`;
-    return `is ${String(value)}; it must be a whole number ${range}`;
+    return `is ${String(value)}; it must be a whole number from ${least} to ${most}`;
   };
 }
 

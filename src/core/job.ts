@@ -20,6 +20,9 @@ export const endedStates = [
   "unreachable",
 ] as const;
 
+/** The largest whole number of a caller's (a version of a type, a token) that every store can hold: 32 bits with a sign. */
+export const integerMax = 2_147_483_647;
+
 /** All thirteen states. */
 export const jobStates = [...openStates, ...endedStates] as const;
 

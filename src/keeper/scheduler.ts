@@ -28,6 +28,7 @@ import { schedulesMax } from "../contract/schedules.js";
 import { isEnded } from "../core/job.js";
 import { nextInstant, planDue, scheduledJobId } from "../core/schedule.js";
 import type { AppendOutcome } from "../engine/engine.js";
+import { isStoreError, StoreFailed } from "../engine/errors.js";
 
 /** How many schedules are fired at once. */
 const firedTogetherMax = 50;
@@ -40,6 +41,9 @@ const idleShare = 5;
 
 /** How long the leader has before a keeper with keys takes an instant for left. */
 const leftMs = 2_000;
+
+/** How often in a row the store may fail on a schedule's jobs before its instants are passed over. */
+const failuresMax = 5;
 
 /** On whose behalf instants are fired. */
 interface Round {
@@ -55,6 +59,8 @@ export class Scheduler {
   readonly #leads: () => boolean;
   /** The schedules of which was said that others have to fire them. */
   readonly #left = new Set<string>();
+  /** How often in a row jobs of a schedule could not be made. */
+  readonly #failures = new Map<string, number>();
   #callOff: (() => void) | undefined;
   #looking: Promise<void> | null = null;
   #isFailing = false;
@@ -93,11 +99,17 @@ export class Scheduler {
     this.#hasSchedules = taken.length > 0;
     const enabled = taken.filter(({ schedule }) => schedule.enabled && !this.#isLeft(schedule));
     let nextAt: number | null = null;
+    let fault: { readonly error: unknown } | null = null;
     for (let start = 0; start < enabled.length && round.mayGoOn(); start += firedTogetherMax) {
       const some = enabled.slice(start, start + firedTogetherMax);
-      const nexts = await Promise.all(some.map((each) => this.#fireOne(each, round)));
-      for (const at of nexts) if (at !== null) nextAt = Math.min(at, nextAt ?? at);
+      const nexts = await Promise.allSettled(some.map((each) => this.#fireOne(each, round)));
+      for (const next of nexts) {
+        if (next.status === "rejected") fault ??= { error: next.reason };
+        else if (next.value !== null) nextAt = Math.min(next.value, nextAt ?? next.value);
+      }
     }
+    // What is wrong with one schedule must not reach the others: it is told once all have had their turn.
+    if (fault !== null) throw fault.error;
     return nextAt;
   }
 
@@ -163,6 +175,30 @@ export class Scheduler {
 
   /** Makes the job of an instant, or passes it over. Gives the schedule after it; `null` if others have changed it. */
   async #fireInstant(placed: PlacedSchedule, instant: number): Promise<PlacedSchedule | null> {
+    const { schedule } = placed;
+    const { name } = schedule;
+    try {
+      const after = await this.#makeJob(placed, instant);
+      this.#failures.delete(name);
+      return after;
+    } catch (error) {
+      if (!this.#isHopeless(name, error)) throw error;
+      const message = "A schedule makes no job that can be stored; its instant is passed over.";
+      this.#client.runtime.logger.error({ schedule: name, instant, error }, message);
+      return this.#write(placed, skipped(schedule, instant, "refused"));
+    }
+  }
+
+  /** Whether a job that could not be made never will be. A store that is away or busy says nothing of the job. */
+  #isHopeless(name: string, error: unknown): boolean {
+    if (isStoreError(error) && !(error instanceof StoreFailed)) return false;
+    const failures = (this.#failures.get(name) ?? 0) + 1;
+    if (this.#failures.size >= schedulesMax) this.#failures.clear();
+    this.#failures.set(name, failures);
+    return failures >= failuresMax;
+  }
+
+  async #makeJob(placed: PlacedSchedule, instant: number): Promise<PlacedSchedule | null> {
     const { schedule } = placed;
     if (schedule.overlap === "skip" && (await this.#isBusy(schedule)))
       return this.#write(placed, skipped(schedule, instant, "overlap"));

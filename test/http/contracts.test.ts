@@ -1,8 +1,9 @@
 // Contracts and chains over HTTP, on every store: what a service accepts, and jobs that continue one another.
-import { defineJob, defineService } from "millrace";
+import { defineJob, defineService, type Json } from "millrace";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { manifest as manifestOf } from "#millrace/contract/manifest.js";
+import { canonicalHash } from "#millrace/core/json.js";
 import { apiStores, freshService, sharedServers } from "./api.js";
 
 const mail = { payload: z.object({ to: z.string() }), result: z.object({ messageId: z.string() }) };
@@ -77,6 +78,68 @@ describe.each(apiStores)("on $name", (store) => {
     const changed = { manifest: { ...manifest, jobs: [] } };
     const { body } = await api.post(`/v1/contracts/${service}/accept`, changed);
     expect(body.error.details.reason).toBe("manifest_signature_wrong");
+  });
+
+  it("refuses a manifest whose settings or schemas cannot work, and names the field", async () => {
+    const { api } = servers;
+    const service = freshService();
+    const manifest = manifestOf(defineService(service, { mail: defineJob(mail) }));
+    const [job] = manifest.jobs;
+    const accept = async (changed: object, signed?: object) => {
+      const { signature: _, ...content } = {
+        ...manifest,
+        jobs: [{ ...job, ...changed }],
+        ...signed,
+      };
+      const sent = { ...content, signature: canonicalHash(content as unknown as Json) };
+      const { status, body } = await api.post(`/v1/contracts/${service}/accept`, {
+        manifest: sent,
+      });
+      return [status, body.error?.details.reason, body.error?.details.field];
+    };
+    const settings = (changed: object) => ({ settings: { ...job?.settings, ...changed } });
+    const pattern = (text: string) => ({ properties: { to: { type: "string", pattern: text } } });
+    const wrong: readonly [field: string, changed: object][] = [
+      ["settings.version", { settings: {} }],
+      ["settings.queue", settings({ queue: null })],
+      ["settings.queue.maxQueuedPerKey", settings({ queue: {} })],
+      ["settings.retention", settings({ retention: null })],
+      ["settings.leaseMs", settings({ leaseMs: 1_000.5 })],
+      ["settings.priority", settings({ priority: 1.5 })],
+      ["settings.maxTries", settings({ maxTries: 3e9 })],
+      ["settings.backoff", settings({ backoff: { kind: "zz" } })],
+      ["settings.keyConcurrency.maxActive", settings({ keyConcurrency: { key: ["a"] } })],
+      ["settings.version", { version: 3e9, ...settings({ version: 3e9 }) }],
+      ["version", { version: 2 }],
+      ["queue", { queue: "another" }],
+      ["payload", { payload: 5 }],
+      ["payload", { payload: { type: "bogus" } }],
+      ["payload", { payload: pattern("(") }],
+      ["payload", { payload: { $ref: "#/nope" } }],
+      ["result", { result: { required: "messageId" } }],
+    ];
+    for (const [field, changed] of wrong)
+      expect(await accept(changed)).toEqual([400, "manifest_invalid", `manifest.jobs.0.${field}`]);
+    expect(await accept({}, { jobs: [job, job] })).toEqual([
+      ...[400, "manifest_invalid", "manifest.version"],
+    ]);
+    expect(await accept({}, { manifest: 2 })).toEqual([
+      ...[400, "manifest_invalid", "manifest.manifest"],
+    ]);
+    expect((await accept({}, { later: true }))[0]).toBe(200);
+  });
+
+  it("stops checking a payload that a pattern would take for ever to check", async () => {
+    const { api } = servers;
+    const service = freshService();
+    const to = z.string().regex(/^(a+)+$/);
+    await api.accept(defineService(service, { mail: defineJob({ payload: z.object({ to }) }) }));
+    const create = (text: string) =>
+      api.post("/v1/jobs", { service, type: "mail", payload: { to: text } });
+    expect((await create("aaa")).status).toBe(201);
+    const slow = await create(`${"a".repeat(60)}!`);
+    expect([slow.status, slow.body.error.details.reason]).toEqual([422, "payload_invalid"]);
+    expect(slow.body.error.message).toContain("timed out after 250ms");
   });
 
   it("starts, shows, completes and deletes chains", async () => {

@@ -116,6 +116,40 @@ describe.each(apiStores)("on $name", (store) => {
     expect(confirmed.body).toMatchObject({ state: "cancelled", reason: "asked" });
   });
 
+  it("refuses numbers that no store can hold, and renews what comes beside the largest", async () => {
+    const { api } = servers;
+    const service = freshService();
+    const most = 2 ** 31 - 1;
+    const jobId = await api.create(service, "mail");
+    const { token } = await api.claimOne(service, "mail");
+    const renew = (other: number) =>
+      api.post("/v1/work/renewals", {
+        leases: [
+          { jobId, token },
+          { jobId, token: other },
+        ],
+      });
+    const claim = { service, worker: "w-1", types: [{ type: "mail", version: most + 1 }] };
+    const job = { service, type: "mail", payload: null, version: most + 1 };
+    const work = `/v1/work/jobs/${jobId}`;
+    const released = { token: most + 1, outcome: "released" };
+    const refused = [
+      [await renew(most + 1), "leases.1.token"],
+      [await api.post("/v1/work/claims", claim), "types.0.version"],
+      [await api.post("/v1/jobs", job), "version"],
+      [await api.post("/v1/jobs", { ...job, version: 1, maxTries: most + 1 }), "maxTries"],
+      [await api.post("/v1/schedules", { ...job, name: "a", everyMs: 1_000 }), "version"],
+      [await api.post(`${work}/settle`, released), "token"],
+      [await api.post(`${work}/progress`, { token: most + 1, progress: {} }), "token"],
+    ] as const;
+    for (const [{ status, body }, field] of refused)
+      expect([status, body.error.details.field]).toEqual([400, field]);
+    expect((await renew(most)).body.entries).toMatchObject([
+      ...[{ outcome: "held" }, { outcome: "lost" }],
+    ]);
+    expect((await api.post("/v1/jobs", { ...job, version: most })).status).toBe(201);
+  });
+
   it("stores progress and lines, under the token only", async () => {
     const { api } = servers;
     const service = freshService();

@@ -10,6 +10,7 @@ import { generateEncryptionKey, Vault } from "#millrace/client/vault.js";
 import { defineJob, defineService } from "#millrace/contract/define.js";
 import type { ScheduleInput } from "#millrace/contract/schedules.js";
 import { scheduledJobId } from "#millrace/core/schedule.js";
+import { StoreFailed } from "#millrace/engine/errors.js";
 import { createKeeper } from "#millrace/keeper/keeper.js";
 import { Workshop } from "../worker/workshop.js";
 
@@ -119,6 +120,43 @@ it("goes on from a job that was made although its schedule does not know", async
   await workshop.clock.leap(hourMs);
   await keeper.tick();
   expect(await workshop.exists(idOf(2))).toBe(true);
+});
+
+it("fires all others when the store takes no job of one, and passes over its instants in the end", async () => {
+  const { workshop, schedules } = shop();
+  const every = { type: "report", payload: { kind: "sales" }, everyMs: 10_000 };
+  const names = Array.from({ length: 60 }, (_, index) => `s${100 + index}`);
+  for (const name of ["bad", ...names]) await schedules.create(name, every).orThrow();
+  const { createdAt } = await schedules.get("bad").orThrow();
+  const instant = createdAt + 10_000;
+  const bad = scheduledJobId("shop", "bad", instant);
+  const { engine } = workshop;
+  const error = new StoreFailed({ url: engine.url, message: "integer out of range" });
+  const append: typeof engine.append = async (changes, ...more) =>
+    changes[0]?.job.id === bad ? [{ outcome: "faulted", error }] : engine.append(changes, ...more);
+  const failing = new Proxy(engine, {
+    get: (target, name) => {
+      if (name === "append") return append;
+      const member = Reflect.get(target, name, target) as unknown;
+      return typeof member === "function" ? member.bind(target) : member;
+    },
+  });
+  const runtime = { ...workshop.runtime("k1"), engine: failing };
+  const keeper = createKeeper({ runtime, contract });
+  await keeper.start();
+  await workshop.clock.advance(10_500);
+  const fired = async () => {
+    const all = await schedules.list().orThrow();
+    return all.filter(({ lastFired }) => lastFired?.at === instant).map(({ name }) => name);
+  };
+  expect(await fired()).toEqual(names);
+  await workshop.clock.advance(5_000);
+  expect((await schedules.get("bad").orThrow()).lastSkipped).toEqual({
+    ...{ at: instant, reason: "refused" },
+  });
+  await workshop.clock.advance(5_000);
+  expect((await schedules.get("bad").orThrow()).lastFired?.at).toBe(instant + 10_000);
+  await keeper.stop();
 });
 
 it("makes up for what was missed as the schedule says", async () => {

@@ -11,8 +11,9 @@ import type { ActiveTrace } from "../../client/trace.js";
 import { UntypedJobs } from "../../client/untyped.js";
 import type { Vault } from "../../client/vault.js";
 import { type AcceptedContract, readAccepted } from "../../contract/acceptance.js";
+import { checkManifest } from "../../contract/check-manifest.js";
 import type { ServiceContract } from "../../contract/definition.js";
-import { contractFrom } from "../../contract/from-manifest.js";
+import { InvalidDefinition } from "../../contract/errors.js";
 import type { Clock } from "../../engine/clock.js";
 import type { Engine } from "../../engine/engine.js";
 import type { Logger } from "../../engine/logger.js";
@@ -20,6 +21,7 @@ import { recordId } from "../../engine/record.js";
 import type { Caller } from "./caller.js";
 import type { FeedHub } from "./feed-hub.js";
 import type { Readiness } from "./readiness.js";
+import { type Refused, refused } from "./refusal.js";
 import type { Tokens } from "./tokens.js";
 import type { WorkPresence } from "./work-presence.js";
 
@@ -71,6 +73,8 @@ interface Known {
   readonly client: Client;
   readonly contract: ServiceContract;
   readonly signature: string | null;
+  /** Why nothing can be done by the accepted contract. */
+  readonly unusable: Refused | null;
   /** What creates jobs for each caller, made once because a client on a caller's behalf costs more than a create. */
   readonly creators: Map<Caller["actor"], UntypedJobs>;
   readAt: number;
@@ -135,7 +139,7 @@ export class Services {
 
   /** The accepted contract of a service as it is stored; `null` when there is none that this version can read. */
   async accepted(service: string): Promise<AcceptedContract | null> {
-    return (await this.#service(service)).accepted;
+    return (await this.#read(service)).accepted;
   }
 
   /** Forgets what it knows of a service, whose contract has changed. */
@@ -145,6 +149,7 @@ export class Services {
 
   #fresh(service: string): Known | undefined {
     const known = this.#known.get(service);
+    if (known?.unusable) return undefined;
     const isFresh = known && this.#parts.clock.monotonic() - known.readAt < contractFreshMs;
     return isFresh ? known : undefined;
   }
@@ -157,7 +162,14 @@ export class Services {
     return { ...runtime, ...(vault && { vault }) };
   }
 
+  /** A service that can be worked for. */
   async #service(service: string): Promise<Known> {
+    const known = await this.#read(service);
+    if (known.unusable !== null) throw known.unusable;
+    return known;
+  }
+
+  async #read(service: string): Promise<Known> {
     const kept = this.#fresh(service);
     if (kept !== undefined) return kept;
     const now = this.#parts.clock.monotonic();
@@ -170,16 +182,31 @@ export class Services {
       known.readAt = now;
       return known;
     }
-    const contract: ServiceContract =
-      accepted === null
-        ? { kind: "service", name: service, jobs: {} }
-        : contractFrom(accepted.manifest);
+    const { contract, unusable } = contractOf(service, accepted);
     const client = createClient(this.#runtime(contract), contract, this.#activeTrace);
-    const fresh = { accepted, client, contract, signature, creators: new Map(), readAt: now };
+    const parts = { accepted, client, contract, signature, unusable };
+    const fresh = { ...parts, creators: new Map(), readAt: now };
     forgetOldest(this.#known, servicesMax);
     this.#known.set(service, fresh);
     if (known === undefined) this.onNamed();
     return fresh;
+  }
+}
+
+/** The contract to go by. One that was stored unchecked may be unusable, which stops its own service and nothing else. */
+function contractOf(
+  service: string,
+  accepted: AcceptedContract | null,
+): Pick<Known, "contract" | "unusable"> {
+  const empty: ServiceContract = { kind: "service", name: service, jobs: {} };
+  if (accepted === null) return { contract: empty, unusable: null };
+  try {
+    return { contract: checkManifest(accepted.manifest), unusable: null };
+  } catch (error) {
+    const why = InvalidDefinition.is(error) ? error.message : "It is not one.";
+    const message = `The accepted contract of ${service} cannot be used; accept another: ${why}`;
+    const unusable = refused("unavailable", { reason: "contract_unusable", message });
+    return { contract: empty, unusable };
   }
 }
 

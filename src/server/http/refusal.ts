@@ -163,7 +163,7 @@ function toldRefusal(error: Told): Refused | undefined {
     case "InvalidCursor":
       return badArgument("cursor_invalid", message, "cursor");
     case "InvalidDefinition":
-      return badArgument("manifest_invalid", message, "manifest");
+      return badArgument("manifest_invalid", message, `manifest.${error.field}`);
     case "InvalidResult": {
       const parts = { status: 422, reason: "result_invalid", field: "result", message };
       return refused("invalid_argument", parts);

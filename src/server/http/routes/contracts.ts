@@ -4,6 +4,7 @@
 import { z } from "zod";
 import { ContractState } from "../../../client/contract.js";
 import { contractStanding, readAccepted } from "../../../contract/acceptance.js";
+import { checkManifest } from "../../../contract/check-manifest.js";
 import type { Manifest } from "../../../contract/manifest.js";
 import { canonicalHash } from "../../../core/json.js";
 import { recordId } from "../../../engine/record.js";
@@ -122,8 +123,8 @@ export const contractRoutes: readonly Route[] = [
     handle: async (request) => {
       const { backend, caller, params, body, requestId } = request;
       const manifest = manifestOf(request);
-      const client = await backend.services.client(params.service, caller, requestId);
-      const state = new ContractState(client.runtime, manifest);
+      const { runtime } = backend.services.operator(caller, requestId);
+      const state = new ContractState({ ...runtime, service: params.service }, manifest);
       const outcome = await state.acceptNamed(body.migration).orThrow();
       backend.services.forget(params.service);
       if ("accepted" in outcome) return ok(contractBody(outcome.accepted));
@@ -142,7 +143,7 @@ export const contractRoutes: readonly Route[] = [
   }),
 ];
 
-/** The manifest of a request, which must be of the service that the path names and whole. */
+/** The manifest of a request, which must be of the service that the path names, whole, and one that can be gone by. */
 function manifestOf({
   params,
   body,
@@ -157,5 +158,6 @@ function manifestOf({
     const message = "The signature is not that of the manifest; export it anew.";
     throw badArgument("manifest_signature_wrong", message, "manifest.signature");
   }
+  checkManifest(manifest);
   return manifest;
 }

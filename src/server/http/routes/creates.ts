@@ -7,6 +7,7 @@ import type { Submission } from "../../../client/job-creator.js";
 import type { JobRef } from "../../../client/job-ref.js";
 import type { UntypedOptions } from "../../../client/untyped.js";
 import { encryptionRequired, lacksVault, payloadHash } from "../../../client/vault.js";
+import { maxTriesLimit } from "../../../contract/validate.js";
 import { contextFrom } from "../../../core/context.js";
 import type { JobContext } from "../../../core/job.js";
 import type { Json } from "../../../core/json.js";
@@ -16,7 +17,7 @@ import { checkQueueName } from "../queue-names.js";
 import { badArgument, errorBody, refusalOf, refused } from "../refusal.js";
 import { bulkBytesMax } from "../request-body.js";
 import { type Answer, ok, type Route, type RouteRequest, route } from "../route.js";
-import { anyJson, durationMs, name, priority, time } from "../wire/common.js";
+import { anyJson, durationMs, name, priority, time, typeVersion } from "../wire/common.js";
 
 const group = "Jobs";
 
@@ -31,7 +32,7 @@ export const createFields = {
   delayMs: durationMs.optional(),
   runAt: time.optional(),
   deadline: time.optional(),
-  maxTries: z.number().int().min(1).optional(),
+  maxTries: z.number().int().min(1).max(maxTriesLimit).optional(),
   idempotencyKey: z
     .union([
       z.string().min(1).max(255),
@@ -83,7 +84,7 @@ export const createIn = z
   .strictObject({
     service: name("service"),
     type: name("type"),
-    version: z.number().int().min(1).optional(),
+    version: typeVersion.optional(),
     ...payloadFields,
     ...createFields,
     chain: z.boolean().optional().meta({ description: "Whether it is the first job of a chain." }),

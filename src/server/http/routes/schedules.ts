@@ -19,6 +19,7 @@ import {
   time,
   timeOut,
   timeText,
+  typeVersion,
 } from "../wire/common.js";
 import { payloadOf } from "./creates.js";
 
@@ -31,7 +32,7 @@ const scheduleIn = z
     service: name("service"),
     name: name("schedule"),
     type: name("type"),
-    version: z.number().int().min(1).optional(),
+    version: typeVersion.optional(),
     payload: anyJson.optional(),
     payload_base64: z.string().optional(),
     cron: z

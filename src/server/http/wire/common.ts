@@ -2,7 +2,7 @@
  * What the bodies of many routes share: names, times, pages, and how a stored time becomes text.
  */
 import { z } from "zod";
-import { jobStates } from "../../../core/job.js";
+import { integerMax, jobStates } from "../../../core/job.js";
 import { type NameKind, nameRule } from "../../../core/names.js";
 import { priorityMax, priorityMin } from "../../../core/order.js";
 import { type Page, pageDefault, pageMax } from "../../../engine/query.js";
@@ -44,6 +44,9 @@ export const durationMaxMs = 365 * 24 * 60 * 60 * 1_000;
 
 /** A duration in milliseconds. */
 export const durationMs = z.number().int().min(0).max(durationMaxMs);
+
+/** The version of a job type. */
+export const typeVersion = z.number().int().min(1).max(integerMax);
 
 /** A priority: higher goes first. */
 export const priority = z.number().int().min(priorityMin).max(priorityMax);

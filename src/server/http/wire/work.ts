@@ -2,10 +2,11 @@
  * What workers of other languages send: claims, leases to renew, what they have to say, and how a try went.
  */
 import { z } from "zod";
+import { integerMax } from "../../../core/job.js";
 import type { Json } from "../../../core/json.js";
 import { badArgument } from "../refusal.js";
 import type { WorkOutcome } from "../settling.js";
-import { anyJson, durationMs, name, time } from "./common.js";
+import { anyJson, durationMs, name, time, typeVersion } from "./common.js";
 
 /** How many jobs one claim gives, how many leases one renewal holds, and how long a claim waits. */
 const claimMax = 100;
@@ -16,7 +17,7 @@ const leaseMaxMs = 60 * 60 * 1_000;
 
 const leaseMs = z.number().int().min(leaseMinMs).max(leaseMaxMs).optional();
 /** The fencing token of a claim. */
-export const token = z.number().int().min(1).max(Number.MAX_SAFE_INTEGER);
+export const token = z.number().int().min(1).max(integerMax);
 const text = z.string().max(10_000);
 
 /** What a worker asks for. */
@@ -31,7 +32,7 @@ export const claimIn = z
       .array(
         z.strictObject({
           type: name("type"),
-          version: z.number().int().min(1).default(1),
+          version: typeVersion.default(1),
           queue: name("queue").optional(),
           limit: z.number().int().min(1).max(claimMax).default(1),
         }),
