@@ -1,7 +1,7 @@
 /**
  * A JSON Schema as a schema that checks values, so that what a manifest holds works like what a contract was written with.
  */
-import { Validator } from "@cfworker/json-schema";
+import { type ValidationResult, Validator } from "@cfworker/json-schema";
 import type { Json } from "../core/json.js";
 import type { Schema } from "./definition.js";
 import { issuesMax } from "./schema.js";
@@ -14,7 +14,9 @@ export function jsonSchemaCheck(jsonSchema: Json): Schema {
       version: 1,
       vendor: "millrace",
       validate(value) {
-        const { valid, errors } = validator.validate(value);
+        const checked = check(validator, value);
+        if (typeof checked === "string") return { issues: [{ message: checked }] };
+        const { valid, errors } = checked;
         if (valid) return { value };
         // An error of a part comes with one of each whole around it, which says less.
         const deepest = errors.filter(({ keyword }) => !combining.has(keyword));
@@ -29,6 +31,19 @@ export function jsonSchemaCheck(jsonSchema: Json): Schema {
       jsonSchema: { input: () => jsonSchema, output: () => jsonSchema },
     } as Schema["~standard"],
   };
+}
+
+/**
+ * What the validator makes of a value, or why it can make nothing of it. It throws at names that have half of a surrogate
+ * pair, which no path can hold, and at schemas that make no sense: neither may pass for a fault of the process.
+ */
+function check(validator: Validator, value: unknown): ValidationResult | string {
+  try {
+    return validator.validate(value);
+  } catch (error) {
+    if (error instanceof URIError) return "has a name with half of a surrogate pair";
+    return `cannot be checked: ${error instanceof Error ? error.message : String(error)}`;
+  }
 }
 
 const combining: ReadonlySet<string> = new Set(["properties", "items", "prefixItems", "allOf"]);
