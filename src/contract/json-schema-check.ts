@@ -29,13 +29,22 @@ export function jsonSchemaCheck(jsonSchema: Json): Schema {
           const { valid, errors } = mayTakeLong ? inTime(() => check(value)) : check(value);
           return valid ? { value } : { issues: told(errors) };
         } catch (error) {
-          const why = error instanceof Error ? error.message : String(error);
-          return { issues: [{ message: `It cannot be checked by the contract's schema: ${why}` }] };
+          return { issues: [{ message: whyUnchecked(error) }] };
         }
       },
       jsonSchema: { input: () => jsonSchema, output: () => jsonSchema },
     } as Schema["~standard"],
   };
+}
+
+/**
+ * Why the validator can make nothing of a value. It throws at names that have half of a surrogate pair, which no path can
+ * hold, and at schemas that make no sense: neither may pass for a fault of the process.
+ */
+function whyUnchecked(error: unknown): string {
+  if (error instanceof URIError) return "has a name with half of a surrogate pair";
+  const why = error instanceof Error ? error.message : String(error);
+  return `cannot be checked by the contract's schema: ${why}`;
 }
 
 /** An error of a part comes with one of each whole around it, which says less. */

@@ -38,6 +38,24 @@ describe.each(apiStores)("on $name", (store) => {
     expect(good.body).toMatchObject({ state: "completed", result: { messageId: "m-1" } });
   });
 
+  it("refuses a name that cannot be checked, and of a batch that entry alone", async () => {
+    const { api } = servers;
+    const service = freshService();
+    const counts = { payload: z.record(z.string(), z.number()) };
+    await api.accept(defineService(service, { count: defineJob(counts) }));
+    const job = (payload: object) => ({ service, type: "count", payload });
+    const odd = job({ "\ud800": 1 });
+    const alone = await api.post("/v1/jobs", odd);
+    expect([alone.status, alone.body.error.details]).toMatchObject([
+      ...[422, { reason: "payload_invalid", field: "payload" }],
+    ]);
+    expect(alone.body.error.message).toContain("half of a surrogate pair");
+    const { status, body } = await api.post("/v1/jobs/batch", { jobs: [job({ a: 1 }), odd] });
+    expect([status, body.entries]).toMatchObject([
+      ...[200, [{ outcome: "accepted" }, { outcome: "refused" }]],
+    ]);
+  });
+
   it("says how a manifest stands, and takes a migration only by its name", async () => {
     const { api } = servers;
     const service = freshService();

@@ -106,6 +106,27 @@ describe.each(apiStores)("on $name", (store) => {
     await using rest = await eventsOf(other, path, first.id);
     expect((await rest.next()).id).toBe(heard.id);
   });
+
+  it("refuses a stream from a place that is none of the feed, before it begins", async () => {
+    const { api } = servers;
+    await api.create(freshService(), "mail");
+    const foreign = store.name === "PostgreSQL" ? "17" : "1:2:3";
+    const refused = async (path: string, headers: { readonly [name: string]: string } = {}) => {
+      const accepts = { Accept: "text/event-stream", ...headers };
+      const { status, body } = await api.get(path, { headers: accepts });
+      const { reason, field } = body.error.details;
+      return [status, reason, field];
+    };
+    for (const last of ["abc", "-1", foreign]) {
+      const seen = await refused("/v1/events", { "Last-Event-ID": last });
+      expect(seen).toEqual([400, "cursor_invalid", "last-event-id"]);
+    }
+    const asked = await refused(`/v1/events?cursor=${foreign}`);
+    expect(asked).toEqual([400, "cursor_invalid", "cursor"]);
+    if (store.name === "PostgreSQL") return;
+    const beyond = await refused("/v1/events", { "Last-Event-ID": "999999" });
+    expect(beyond).toEqual([400, "cursor_beyond_end", "last-event-id"]);
+  });
 });
 
 describe.each(apiStores)("across restarts on $name", (store) => {

@@ -40,7 +40,7 @@ describe.for(everyStore)("on $name", (store) => {
       });
     }
     expect(await reads.counts().orThrow()).toEqual([]);
-    const missing = await reads.job({} as string);
-    expect(missing.isErr() && missing.error._tag).toBe("JobNotFound");
+    const unnamed = await reads.job({} as string);
+    expect(unnamed.isErr() && unnamed.error).toMatchObject({ _tag: "InvalidOption", field: "id" });
   });
 });

@@ -17,7 +17,15 @@ import {
   stateOut,
   statesIn,
 } from "../wire/common.js";
-import { chainRowOut, jobBody, jobOut, rowBody, rowOut } from "../wire/job.js";
+import {
+  chainRowOut,
+  changedBody,
+  changedJobOut,
+  jobBody,
+  jobOut,
+  rowBody,
+  rowOut,
+} from "../wire/job.js";
 import { createAnswers, createIn, createOne } from "./creates.js";
 import { completeIn, completionOf } from "./job.js";
 import { filterFields, filterOf, pageAskOf } from "./lists.js";
@@ -34,6 +42,10 @@ const chainOut = z
     count: z.number().int(),
   })
   .meta({ id: "Chain" });
+
+const changedChainOut = chainOut
+  .extend({ current: changedJobOut })
+  .meta({ id: "ChangedChain", description: "Callers without admin.read get it without output." });
 
 const chainParams = z.object({ id: name("id") });
 const missing = { description: "There is no such chain.", body: errorOut };
@@ -104,7 +116,7 @@ export const chainRoutes: readonly Route[] = [
     params: chainParams,
     body: completeIn,
     answers: {
-      200: { description: "The chain as it is now.", body: chainOut },
+      200: { description: "The chain as it is now.", body: changedChainOut },
       404: missing,
       409: { description: "It has ended.", body: errorOut },
       422: {
@@ -120,7 +132,8 @@ export const chainRoutes: readonly Route[] = [
       await completeChain(client, params.id, ({ job, complete }) =>
         complete(job, () => outcome),
       ).orThrow();
-      return ok(chainBody(await getChain(operator, params.id).orThrow()));
+      const chain = await getChain(operator, params.id).orThrow();
+      return ok(chainBody(chain, (part) => changedBody(caller, part)));
     },
   }),
   route({
@@ -147,11 +160,15 @@ export const chainRoutes: readonly Route[] = [
   }),
 ];
 
-function chainBody({ current, jobs, output, ...chain }: ChainSnapshot): unknown {
+/** A chain for the wire; `shown` gives of each of its parts what the caller may see. */
+function chainBody(
+  { current, jobs, output, ...chain }: ChainSnapshot,
+  shown = (part: object): object => part,
+): object {
+  const told = output === undefined ? null : { output: redact(output, current.secret?.result) };
   return {
-    ...chain,
-    ...(output === undefined ? null : { output: redact(output, current.secret?.result) }),
-    current: jobBody(current),
-    jobs: jobs.map(rowBody),
+    ...shown({ ...chain, ...told }),
+    current: shown(jobBody(current)),
+    jobs: jobs.map((row) => shown(rowBody(row))),
   };
 }

@@ -9,7 +9,7 @@ import type { Job } from "../../../core/job.js";
 import { pageMax } from "../../../engine/query.js";
 import { type Answer, ok, type Route, type RouteRequest, route } from "../route.js";
 import { cursorQuery, pageAnswer, pageOf, pageQuery } from "../wire/common.js";
-import { jobBody, rowBody, rowOut } from "../wire/job.js";
+import { changedJobBody, rowBody, rowOut } from "../wire/job.js";
 import { commandAnswers, jobParams } from "./job.js";
 import { filterFields, filterOf, pageAskOf } from "./lists.js";
 
@@ -72,7 +72,7 @@ export const deadLetterRoutes: readonly Route[] = [
     answers: commandAnswers,
     handle: async ({ backend, caller, params }) => {
       const ref = new JobRef(backend.services.operator(caller), params.id);
-      return ok(jobBody(await ref.replay().orThrow()));
+      return ok(changedJobBody(caller, await ref.replay().orThrow()));
     },
   }),
   route({
@@ -87,7 +87,7 @@ export const deadLetterRoutes: readonly Route[] = [
     answers: commandAnswers,
     handle: async ({ backend, caller, params, body }) => {
       const ref = new JobRef(backend.services.operator(caller), params.id);
-      return ok(jobBody(await ref.dismiss(body.reason).orThrow()));
+      return ok(changedJobBody(caller, await ref.dismiss(body.reason).orThrow()));
     },
   }),
   bulk("replay", "Run all dead jobs again that a filter matches."),

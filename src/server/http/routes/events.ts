@@ -5,8 +5,11 @@ import { z } from "zod";
 import type { JobRef } from "../../../client/job-ref.js";
 import { feedCursorPattern } from "../../../client/option-checks.js";
 import type { JobEvent } from "../../../core/event.js";
+import type { Engine } from "../../../engine/engine.js";
+import { InvalidCursor, invalidCursor } from "../../../engine/errors.js";
 import { feedStart } from "../feed-hub.js";
 import { checkNeed } from "../guard.js";
+import { badArgument } from "../refusal.js";
 import { type Answer, ok, type Route, type RouteRequest, route } from "../route.js";
 import { eventStream, eventText } from "../streams.js";
 import { name, partAnswer, partOf, partQuery } from "../wire/common.js";
@@ -46,7 +49,10 @@ export const eventRoutes: readonly Route[] = [
     needs: "admin.read",
     params: jobParams,
     query: partQuery,
-    headers: { "Last-Event-ID": "The event after which a stream goes on." },
+    headers: {
+      "Last-Event-ID":
+        "The event after which a stream goes on; it begins with the first where the job has no such event.",
+    },
     answers: {
       200: {
         description: "Its events.",
@@ -68,7 +74,10 @@ export const eventRoutes: readonly Route[] = [
       "As JSON it begins at the beginning unless a cursor is given; as a stream it begins with the next event unless a cursor or Last-Event-ID is.",
     needs: "admin.read",
     query: feedQuery,
-    headers: { "Last-Event-ID": "The cursor after which a stream goes on." },
+    headers: {
+      "Last-Event-ID":
+        "The cursor after which a stream goes on; one that is none of this store is refused.",
+    },
     answers: {
       200: {
         description: "Events with their cursors.",
@@ -141,14 +150,48 @@ async function feed(request: FeedRequest): Promise<Answer> {
   if (!wantsStream(request)) return feedPage(request);
   checkNeed(caller, "admin.stream");
   const signal = request.signal();
-  const given = request.header("last-event-id") ?? query.cursor ?? null;
-  const isCursor = given !== null && (given === feedStart || feedCursorPattern.test(given));
-  const cursor = isCursor ? given : null;
+  const last = request.header("last-event-id") || null;
+  const cursor = last ?? query.cursor ?? null;
+  const field = last === null ? "cursor" : "last-event-id";
+  if (cursor !== null && cursor !== feedStart)
+    await checkPlace(backend.engine, { cursor, field }, signal);
   const listen = async function* (ends: AbortSignal): AsyncIterable<string> {
     for await (const item of backend.hub.listen(cursor, ends))
       if (matches(item.event, query)) yield eventText(item.cursor, item.event.name, item.text);
   };
   return eventStream({ clock: backend.clock, limits, signal }, listen);
+}
+
+/**
+ * Refuses a place that is none of this store's feed while that can be told: a stream that has begun can only break off,
+ * and its reader would come back with the same place for ever.
+ */
+async function checkPlace(
+  engine: Engine,
+  { cursor, field }: { readonly cursor: string; readonly field: string },
+  signal: AbortSignal,
+): Promise<void> {
+  const remedy = "go on from one that it gave, or begin anew with cursor=start.";
+  try {
+    if (!feedCursorPattern.test(cursor)) throw invalidCursor(cursor);
+    for await (const _ of engine.tail(cursor, signal, "stored")) return;
+  } catch (error) {
+    if (!(error instanceof InvalidCursor)) throw error;
+    throw badArgument(
+      "cursor_invalid",
+      `${field} is no cursor of this store's feed; ${remedy}`,
+      field,
+    );
+  }
+  const head = await engine.head();
+  // Snapshots of PostgreSQL do not compare; a stream goes on from now where one is of the future.
+  if (!isPosition(cursor) || !isPosition(head) || Number(cursor) <= Number(head)) return;
+  const message = `${field} is beyond the end of this store's feed, which is ${head}; ${remedy}`;
+  throw badArgument("cursor_beyond_end", message, field);
+}
+
+function isPosition(cursor: string): boolean {
+  return /^\d+$/.test(cursor);
 }
 
 /** The stored events after a cursor that match. */

@@ -23,7 +23,16 @@ import {
   partQuery,
   stateOut,
 } from "../wire/common.js";
-import { jobBody, jobOut, logBody, logOut, whyBody, whyOut } from "../wire/job.js";
+import {
+  changedJobBody,
+  changedJobOut,
+  jobBody,
+  jobOut,
+  logBody,
+  logOut,
+  whyBody,
+  whyOut,
+} from "../wire/job.js";
 import { createFields, payloadOf } from "./creates.js";
 
 const group = "Jobs";
@@ -43,9 +52,10 @@ export const jobAnswers = {
   404: { description: "There is no such job.", body: errorOut },
 } as const;
 
-/** The answer where the job's state may forbid a command. */
+/** The answers of a command, which the job's state may forbid. */
 export const commandAnswers = {
-  ...jobAnswers,
+  200: { description: "The job as it is now.", body: changedJobOut },
+  404: jobAnswers[404],
   409: { description: "The state of the job forbids it.", body: errorOut },
 } as const;
 
@@ -94,8 +104,8 @@ export const jobRoutes: readonly Route[] = [
     answers: commandAnswers,
     handle: async (request) => {
       const { force, reason: why } = request.query;
-      const ref = refOf(request);
-      return ok(jobBody(await ref.delete({ force, ...(why && { reason: why }) }).orThrow()));
+      const deleted = refOf(request).delete({ force, ...(why && { reason: why }) });
+      return ok(changedJobBody(request.caller, await deleted.orThrow()));
     },
   }),
   route({
@@ -131,8 +141,8 @@ export const jobRoutes: readonly Route[] = [
     body: z.strictObject(retryIn),
     answers: commandAnswers,
     handle: async (request) => {
-      const ref = refOf(request);
-      return ok(jobBody(await ref.retry(given(request.body)).orThrow()));
+      const retried = refOf(request).retry(given(request.body));
+      return ok(changedJobBody(request.caller, await retried.orThrow()));
     },
   }),
   route({
@@ -190,7 +200,7 @@ export const jobRoutes: readonly Route[] = [
       const { id } = request.params;
       const client = await clientOf(request);
       await completeJob(client, id, completionOf(request.body)).orThrow();
-      return ok(jobBody(await details(request)));
+      return ok(changedJobBody(request.caller, await details(request)));
     },
   }),
   route({

@@ -21,6 +21,7 @@ import {
   timeText,
   typeVersion,
 } from "../wire/common.js";
+import { changedBody } from "../wire/job.js";
 import { payloadOf } from "./creates.js";
 
 const group = "Schedules";
@@ -82,6 +83,11 @@ const scheduleOut = z
     lastSkipped: z.object({ at: timeOut, reason: z.string() }).optional(),
   })
   .meta({ id: "Schedule" });
+
+const changedScheduleOut = scheduleOut.extend({ payload: anyJson.optional() }).meta({
+  id: "ChangedSchedule",
+  description: "Callers without admin.read get it without payload.",
+});
 
 const missing = { description: "There is no such schedule.", body: errorOut };
 const scheduleAnswers = {
@@ -226,11 +232,12 @@ function command(what: "pause" | "resume", summary: string): Route {
     summary,
     needs: "admin.mutate",
     params: scheduleParams,
-    answers: scheduleAnswers,
+    answers: { 200: { description: "The schedule.", body: changedScheduleOut }, 404: missing },
     handle: async (request) => {
       const { service, name: named } = request.params;
       const schedules = await schedulesOf(request, service);
-      return ok(await bodyOf(request, await schedules[what](named).orThrow()));
+      const body = await bodyOf(request, await schedules[what](named).orThrow());
+      return ok(changedBody(request.caller, body));
     },
   });
 }
@@ -246,12 +253,12 @@ async function schedulesOf(
 async function bodyOf(
   { backend }: Pick<RouteRequest, "backend">,
   schedule: Schedule,
-): Promise<unknown> {
+): Promise<object> {
   return scheduleBody(schedule, await backend.services.contract(schedule.service));
 }
 
 /** A schedule for the wire, without what is encrypted, and what its job's type marks as secret. */
-function scheduleBody(schedule: Schedule, contract: ServiceContract): unknown {
+function scheduleBody(schedule: Schedule, contract: ServiceContract): object {
   const { at, createdAt, nextAt, lastFired, lastSkipped, payload, ...rest } = schedule;
   const bound = boundJobs(contract).find(
     ({ type, definition }) => type === rest.type && definition.settings.version === rest.version,

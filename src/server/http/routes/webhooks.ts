@@ -10,6 +10,7 @@ import {
 } from "../../../client/webhooks/webhooks.js";
 import { eventNames } from "../../../core/cloud-event.js";
 import { given } from "../given.js";
+import { checkNeed } from "../guard.js";
 import { errorOut } from "../openapi.js";
 import { ok, type Route, type RouteRequest, route } from "../route.js";
 import { durationMs, listOf, name, timeOut, timeText } from "../wire/common.js";
@@ -26,7 +27,10 @@ const hookFields = {
   description: z.string().max(500).optional(),
   types: z.array(name("type")).min(1).max(100).optional(),
   events: z.array(z.enum(eventNames)).min(1).max(100).optional(),
-  includePayloads: z.boolean().optional(),
+  includePayloads: z
+    .boolean()
+    .optional()
+    .meta({ description: "Needs admin.read, as does changing or sending one that has it." }),
   enabled: z.boolean().optional(),
 };
 
@@ -113,6 +117,7 @@ export const webhookRoutes: readonly Route[] = [
     },
     handle: async (request) => {
       const { service, ...input } = request.body;
+      checkPayloads(request, input);
       const hooks = await hooksOf(request, service);
       const made = await hooks.create(given(input)).orThrow();
       const Location = `/v1/webhooks/${service}/${made.webhook.id}`;
@@ -148,8 +153,11 @@ export const webhookRoutes: readonly Route[] = [
     }),
     answers: hookAnswers,
     handle: async (request) => {
-      const hooks = await hooksOf(request, request.params.service);
-      return ok(hookBody(await hooks.update(request.params.id, given(request.body)).orThrow()));
+      const { params, body } = request;
+      const hooks = await hooksOf(request, params.service);
+      const before = await hooks.get(params.id).orThrow();
+      checkPayloads(request, { ...before, ...given(body) });
+      return ok(hookBody(await hooks.update(params.id, given(body)).orThrow()));
     },
   }),
   route({
@@ -216,6 +224,7 @@ export const webhookRoutes: readonly Route[] = [
     handle: async (request) => {
       const { service, id, eventId } = request.params;
       const hooks = await hooksOf(request, service);
+      checkPayloads(request, await hooks.get(id).orThrow());
       return ok(await hooks.redeliver(id, eventId).orThrow());
     },
   }),
@@ -233,10 +242,19 @@ export const webhookRoutes: readonly Route[] = [
     },
     handle: async (request) => {
       const hooks = await hooksOf(request, request.params.service);
+      checkPayloads(request, await hooks.get(request.params.id).orThrow());
       return ok(await hooks.test(request.params.id).orThrow());
     },
   }),
 ];
+
+/** Who gets payloads sent reads them, wherever they are sent to. */
+function checkPayloads(
+  { caller }: Pick<RouteRequest, "caller">,
+  { includePayloads }: { readonly includePayloads?: boolean | undefined },
+): void {
+  if (includePayloads) checkNeed(caller, "admin.read");
+}
 
 async function hooksOf(
   { backend, caller, requestId }: Pick<RouteRequest, "backend" | "caller" | "requestId">,

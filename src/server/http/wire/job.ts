@@ -9,6 +9,7 @@ import type { LogEntry } from "../../../core/job.js";
 import { redactEvent, redactJob } from "../../../core/secrets.js";
 import type { Why } from "../../../core/why.js";
 import type { ChainRow, JobRow } from "../../../engine/query.js";
+import { type Caller, may } from "../caller.js";
 import { anyJson, stateOut, timeOut, timeText } from "./common.js";
 
 /** The request and trace that a job belongs to. */
@@ -76,6 +77,9 @@ const shared = {
   leaseUntil: timeOut.optional(),
 };
 
+const unreadNote =
+  "Callers without admin.read get it without payload, result, error, progress and key.";
+
 /** A job, with its payload and result. */
 export const jobOut = z
   .object({
@@ -125,6 +129,11 @@ export const jobOut = z
       .meta({ description: "The fields that are shown as [redacted], as JSON Pointers." }),
   })
   .meta({ id: "Job" });
+
+/** A job as a change leaves it. What it holds of its creator and its handler is for those who may read. */
+export const changedJobOut = jobOut
+  .extend({ payload: anyJson.optional() })
+  .meta({ id: "ChangedJob", description: unreadNote });
 
 /** A job in a list. */
 export const rowOut = z
@@ -211,12 +220,28 @@ function withTimes(members: object): { [name: string]: unknown } {
 }
 
 /** A job for the wire, without its secrets. */
-export function jobBody(job: JobSnapshot | JobDetails): unknown {
+export function jobBody(job: JobSnapshot | JobDetails): object {
   return workBody(redactJob(job));
 }
 
+/** The members of a job, its row, a chain and a schedule that hold what their creator or a handler put into them. */
+const readNames: ReadonlySet<string> = new Set([
+  ...["payload", "result", "output", "error", "detail", "progress", "key", "keyHash"],
+]);
+
+/** A body for a caller that has changed something; one that may not read gets it without what was put into it. */
+export function changedBody(caller: Caller, body: object): object {
+  if (may(caller, "admin.read")) return body;
+  return Object.fromEntries(Object.entries(body).filter(([name]) => !readNames.has(name)));
+}
+
+/** A job as a change of the caller's leaves it. */
+export function changedJobBody(caller: Caller, job: JobSnapshot | JobDetails): object {
+  return changedBody(caller, jobBody(job));
+}
+
 /** A job for the worker that is to carry it out. */
-export function workBody(job: JobSnapshot | JobDetails): unknown {
+export function workBody(job: JobSnapshot | JobDetails): object {
   const wired = withTimes(job);
   if (job.cancelRequest) wired.cancelRequest = withTimes(job.cancelRequest);
   if (job.signature) wired.signature = withTimes(job.signature);
@@ -224,7 +249,7 @@ export function workBody(job: JobSnapshot | JobDetails): unknown {
 }
 
 /** A row of a list for the wire. */
-export function rowBody(row: JobRow | ChainRow): unknown {
+export function rowBody(row: JobRow | ChainRow): object {
   return withTimes(row);
 }
 
