@@ -15,6 +15,8 @@ export type CallerTransaction = AsyncTransaction | SyncTransaction;
 /** A transaction whose client answers later, as every client of PostgreSQL does. */
 export interface AsyncTransaction {
   readonly kind: "async";
+  /** The client itself, which tells one connection from another. */
+  readonly client: object;
   /** Runs one statement with placeholders `$1`, `$2`, … and gives its rows. */
   execute(sql: string, values: readonly StatementValue[]): Promise<readonly StatementRow[]>;
 }

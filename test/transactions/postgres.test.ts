@@ -58,7 +58,7 @@ async function openShop(library: Library, options: Pick<ConnectOptions, "clock" 
     const query = { text: `SELECT id, tries FROM ${table} ORDER BY id`, rowMode: "array" } as const;
     return (await reader.query(query)).rows as unknown[];
   };
-  return { service, source, charge, charges, txOf, schema };
+  return { service, source, charge, charges, txOf, schema, url };
 }
 
 /** Waits until another transaction waits for a lock that this one holds. */
@@ -149,6 +149,40 @@ describe.for(libraries)("a create in a transaction of $name", (library) => {
     await expect(failing).rejects.toThrow();
     expect(refusals).toMatchObject([{ _tag: "TransactionRefused", reason: "not_open" }]);
     expect(await charges()).toEqual([]);
+  });
+
+  it("waits for another one in the same transaction, whose failure undoes nothing of it", async () => {
+    const { service, source, txOf, url } = await openShop(library);
+    const other = new Client({ connectionString: url });
+    await other.connect();
+    onTestFinished(() => other.end());
+    await other.query("BEGIN");
+    await service.jobs.ship.create(payload, { id: "taken", tx: other }).orThrow();
+    const ids = ["before", "taken", "after-1", "after-2"];
+    const placed = source.run(async (client) => {
+      const own = source.enlist ? source.enlist(client) : callerTransaction(client);
+      if (own instanceof Error) throw own;
+      await own.execute("SET LOCAL lock_timeout = 100", []);
+      return Promise.all(
+        ids.map((id) => service.jobs.ship.create(payload, { id, tx: txOf(client) })),
+      );
+    });
+    // postgres.js rolls back every transaction in which a statement has failed, and says so.
+    if (library.name.includes("postgres.js")) {
+      await expect(placed).rejects.toThrow("lock timeout");
+      for (const id of ids) expect((await service.ref(id).get()).isErr()).toBe(true);
+      return;
+    }
+    const outcomes = await placed;
+    await other.query("ROLLBACK");
+    expect(outcomes.map((each) => (each.isOk() ? each.value.id : each.error._tag))).toEqual([
+      "before",
+      "TransactionConflict",
+      "after-1",
+      "after-2",
+    ]);
+    for (const id of ["before", "after-1", "after-2"])
+      expect((await service.ref(id).get().orThrow()).state).toBe("pending");
   });
 
   it("is refused after the transaction", async () => {

@@ -18,6 +18,9 @@ interface DrizzleTransaction<Query> {
   execute(query: Query): PromiseLike<unknown>;
 }
 
+/** One executor for each transaction, because the executor tells creates on one connection from those on another. */
+const executors = new WeakMap<object, SqlExecutor>();
+
 /**
  * A transaction of Drizzle as a create takes it.
  *
@@ -32,7 +35,9 @@ export function fromDrizzle<Query>(
   tx: DrizzleTransaction<Query>,
   sql: DrizzleSql<Query>,
 ): SqlExecutor {
-  return {
+  const known = executors.get(tx);
+  if (known !== undefined) return known;
+  const executor: SqlExecutor = {
     executeSql: async (text, values) => {
       const query = queryOf(sql, text, values);
       // Drizzle wraps what the driver says, and the store goes by the driver's codes.
@@ -43,6 +48,8 @@ export function fromDrizzle<Query>(
       return (Array.isArray(answer) ? answer : (answer as { rows: object[] }).rows) as object[];
     },
   };
+  executors.set(tx, executor);
+  return executor;
 }
 
 /** Each placeholder stands once and in order, so that what lies between them joins with the values. */
@@ -74,6 +81,7 @@ export function drizzleTransactions<Query, Transaction extends DrizzleTransactio
       const executor = fromDrizzle(tx, sql);
       return {
         kind: "async",
+        client: executor,
         execute: async (text, values) =>
           (await executor.executeSql(text, values)) as readonly StatementRow[],
       };

@@ -34,6 +34,7 @@ export function knexTransaction(trx: KnexClient): AsyncTransaction | Transaction
   }
   return {
     kind: "async",
+    client: trx,
     // Its connection is asked, because raw() would take every "?" for a binding and rename columns as configured.
     execute: async (sql, values) =>
       pgExecution(await trx.client.acquireConnection()).execute(sql, values),

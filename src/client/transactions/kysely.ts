@@ -31,6 +31,7 @@ export function kyselyTransaction(client: KyselyClient): AsyncTransaction | Tran
   }
   return {
     kind: "async",
+    client,
     execute: async (sql, values) => {
       // Plugins would rename the columns of the store's own tables.
       const { rows } = await client.withoutPlugins().executeQuery(compiled(sql, values));

@@ -34,13 +34,12 @@ export function nodePostgresTransaction(
       "A node-postgres pool has no transaction: take a client with pool.connect(), begin there, and give the client.";
     return new TransactionRefused({ reason: "not_open", message });
   }
-  // Newer versions know from the server whether a transaction is open ("T"), idle ("I") or failed ("E").
+  // Newer versions know from the server whether a transaction is open ("T"), idle ("I") or failed ("E"). A failed one
+  // is told by the server, because a create before this one may be about to undo its own failure.
   const status = hasMethod(client, "getTransactionStatus") ? client.getTransactionStatus() : "T";
-  if (status === "I" || status === "E") {
+  if (status === "I") {
     const message =
-      status === "I"
-        ? 'No transaction is open on the node-postgres client: await client.query("BEGIN") before.'
-        : "The transaction of the node-postgres client has failed: roll it back and begin anew.";
+      'No transaction is open on the node-postgres client: await client.query("BEGIN") before.';
     return new TransactionRefused({ reason: "not_open", message });
   }
   return pgExecution(client);
@@ -50,6 +49,7 @@ export function nodePostgresTransaction(
 export function pgExecution(client: PgClient): AsyncTransaction {
   return {
     kind: "async",
+    client,
     execute: async (sql, values) => (await client.query(sql, [...values])).rows as StatementRow[],
   };
 }

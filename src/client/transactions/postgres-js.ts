@@ -25,6 +25,7 @@ export function postgresJsTransaction(
   }
   return {
     kind: "async",
+    client: sql,
     execute: async (text, values) =>
       (await sql.unsafe(text, [...values])) as readonly StatementRow[],
   };

@@ -25,6 +25,7 @@ export function prismaTransaction(
   }
   return {
     kind: "async",
+    client,
     execute: async (sql, values) => {
       const rows = await client.$queryRawUnsafe(sql, ...values).catch((fault: PrismaFault) => {
         throw withServerCode(fault);

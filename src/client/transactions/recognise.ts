@@ -46,6 +46,7 @@ function isExecutor(client: Members): client is Members & SqlExecutor {
 function executorTransaction(executor: SqlExecutor): CallerTransaction {
   return {
     kind: "async",
+    client: executor,
     execute: async (sql, values) =>
       (await executor.executeSql(sql, values)) as readonly StatementRow[],
   };

@@ -6,7 +6,10 @@
 /** A method of a client, whatever it takes. */
 type Method = (...values: never[]) => unknown;
 
-/** Runs one statement, with placeholders `$1`, `$2`, …, and gives its rows. For clients that are not known by structure. */
+/**
+ * Runs one statement, with placeholders `$1`, `$2`, …, and gives its rows. For clients that are not known by structure.
+ * Creates that run at the same time in one transaction take the same executor, so that they wait for each other.
+ */
 export interface SqlExecutor {
   executeSql(
     text: string,

@@ -41,6 +41,7 @@ export function typeOrmTransaction(client: TypeOrmClient): AsyncTransaction | Tr
   }
   return {
     kind: "async",
+    client: runner,
     execute: async (sql, values) => {
       const { records = [] } = await runner.query(sql, [...values], true);
       return records as readonly StatementRow[];

@@ -13,6 +13,12 @@ import type { Database, Session } from "./driver.js";
 import { codeOf, isPassing } from "./faults.js";
 import { storable } from "./storable.js";
 
+/**
+ * The last work on each client. Work waits for the one before, because all of it shares one connection: the savepoint
+ * of one would otherwise undo what another has reported as done.
+ */
+const lastWork = new WeakMap<object, Promise<unknown>>();
+
 /** Runs work in transactions that the caller began and will end. */
 export class Callers {
   readonly #database: Database;
@@ -21,12 +27,27 @@ export class Callers {
     this.#database = database;
   }
 
-  /** Runs work in a transaction that is known to be usable. `xid` is the transaction's id. */
+  /** Runs work in a transaction that is known to be usable, one at a time. `xid` is the transaction's id. */
   async use<Value>(
     given: CallerTransaction,
     work: (session: Session, xid: string) => Promise<Value>,
   ): Promise<Value> {
-    const session = this.#session(asynchronous(given));
+    const tx = asynchronous(given);
+    const before = lastWork.get(tx.client);
+    const own = before ? before.then(() => this.#use(tx, work)) : this.#use(tx, work);
+    // The next one waits for this one, however it ends.
+    lastWork.set(
+      tx.client,
+      own.catch(() => {}),
+    );
+    return own;
+  }
+
+  async #use<Value>(
+    tx: AsyncTransaction,
+    work: (session: Session, xid: string) => Promise<Value>,
+  ): Promise<Value> {
+    const session = this.#session(tx);
     try {
       return await work(session, await this.#check(session));
     } catch (error) {
