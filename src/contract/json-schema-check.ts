@@ -39,12 +39,15 @@ export function jsonSchemaCheck(jsonSchema: Json): Schema {
 
 /**
  * Why the validator can make nothing of a value. It throws at names that have half of a surrogate pair, which no path can
- * hold, and at schemas that make no sense: neither may pass for a fault of the process.
+ * hold, and at schemas that make no sense, and is stopped: none of that may pass for a fault of the process.
  */
 function whyUnchecked(error: unknown): string {
   if (error instanceof URIError) return "has a name with half of a surrogate pair";
-  const why = error instanceof Error ? error.message : String(error);
-  return `cannot be checked by the contract's schema: ${why}`;
+  // A stopped check throws an error of another realm.
+  const { code, message } = error as { readonly code?: string; readonly message?: string };
+  if (code === "ERR_SCRIPT_EXECUTION_TIMEOUT")
+    return `cannot be checked by the contract's schema within ${checkMaxMs} ms`;
+  return `cannot be checked by the contract's schema: ${message ?? String(error)}`;
 }
 
 /** An error of a part comes with one of each whole around it, which says less. */

@@ -132,9 +132,9 @@ export class Services {
     return creator;
   }
 
-  /** The contract that creates of a service are checked by; without job types where none was accepted. */
+  /** The contract that creates of a service are checked by; without job types where none that can be used was accepted. */
   async contract(service: string): Promise<ServiceContract> {
-    return (await this.#service(service)).contract;
+    return (await this.#read(service)).contract;
   }
 
   /** The accepted contract of a service as it is stored; `null` when there is none that this version can read. */
