@@ -60,8 +60,10 @@ describe.each(apiStores)("the list on $name", (store) => {
     const { api, engine } = await openServer({ url, keeper: false });
     const tokens = new Tokens(engine, new FakeClock());
     const names = Array.from({ length: 7 }, (_, index) => `t-${index}`);
+    // One expires only when all calendars of four digits have ended.
+    const expiresAt = Date.parse("9999-12-31T23:59:59Z");
     for (const name of names)
-      await tokens.create({ name, capabilities: ["admin.read"], createdBy: "test" });
+      await tokens.create({ name, capabilities: ["admin.read"], createdBy: "test", expiresAt });
     const seen: string[] = [];
     const sizes: number[] = [];
     for (let next: string | undefined = "/v1/tokens?limit=3"; next !== undefined; ) {
