@@ -113,5 +113,6 @@ describe.each(apiStores)("webhooks on $name", (store) => {
       ...{ service: freshService(), url: "http://169.254.169.254/latest" },
     });
     expect([refused.status, refused.body.error.details.field]).toEqual([400, "url"]);
+    expect(refused.body.error.message).toContain("--webhook-addresses 169.254.169.254/32");
   });
 });

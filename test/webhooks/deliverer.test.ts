@@ -193,6 +193,7 @@ describe("an address", () => {
     "http://192.168.1.1/",
     "http://224.0.0.1/",
     "http://255.255.255.255/",
+    "http://[::ffff:0:127.0.0.1]/",
   ])("that is not public is refused: %s", async (url) => {
     const answer = await deliverer({ allowAddresses: [] }).send(url);
     expect(answer.delivered).toBe(false);

@@ -5,6 +5,7 @@ import type { Command } from "commander";
 import { ask, path } from "../api.js";
 import { define, group, option, type Run } from "../define.js";
 import { Failure } from "../failure.js";
+import { printList } from "../lists.js";
 import type { Column } from "../table.js";
 import { durationMs, list } from "../values.js";
 import { ago } from "../words.js";
@@ -64,14 +65,7 @@ export function addToken(program: Command, run: Run): void {
     words: "list",
     says: "list tokens, without their secrets",
     examples: ["millrace token list"],
-    run: async (session) => {
-      const answer = await ask<{ entries: TokenAnswer[] }>(
-        await session.api(),
-        "GET",
-        "/v1/tokens",
-      );
-      session.output.list(answer, columns);
-    },
+    run: (session) => printList(session, "/v1/tokens", {}, { all: true }, columns),
   });
   define(token, run, {
     words: "revoke <id>",

@@ -25,6 +25,7 @@ const specialNetworks = [
   // Among them the unspecified and the loopback address, and IPv4 in IPv6 clothes.
   "::/96",
   "::ffff:0:0/96",
+  "::ffff:0:0:0/96",
   "64:ff9b::/96",
   "64:ff9b:1::/48",
   "100::/64",
@@ -43,8 +44,10 @@ const allowedMax = 100;
 /** An address that webhooks may not be sent to. */
 export class AddressRefused extends Error {
   constructor(address: string) {
+    const network = `${address}/${isIP(address) === 6 ? 128 : 32}`;
+    // The same refusal reaches callers of a server and those who connect by themselves.
     super(
-      `${address} is not a public address; allow its network with connect(contract, { webhooks: { allowAddresses: ["${address}/${isIP(address) === 6 ? 128 : 32}"] } }).`,
+      `${address} is not a public address; allow its network: with --webhook-addresses ${network} of millrace server and millrace dev, or with webhooks: { allowAddresses: ["${network}"] } of connect and startServer.`,
     );
     this.name = "AddressRefused";
   }

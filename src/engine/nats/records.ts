@@ -25,6 +25,9 @@ const lifetimeHeader = "Nats-TTL";
 const expiredForMs = 60_000;
 const deletedForMs = 24 * 60 * 60 * 1_000;
 
+/** The longest lifetime that the server is told: it counts in nanoseconds, of which 64 bits end in the year 2262. */
+const lifetimeMaxMs = 100 * 365 * 24 * 60 * 60 * 1_000;
+
 /** The records of a deployment. */
 export class Records {
   readonly #port: Port;
@@ -174,7 +177,7 @@ export class Records {
 
 /** How long a message lives, as the server reads it. */
 function lifetime(ms: number): string {
-  return `${Math.ceil(ms / 1_000)}s`;
+  return `${Math.ceil(Math.min(ms, lifetimeMaxMs) / 1_000)}s`;
 }
 
 function recordOf(id: string, version: number, body: Json, expiresAt?: number): StoredRecord {

@@ -15,8 +15,11 @@ const freshMs = 2_000;
 /** How many tokens are kept in memory, unknown ones included. */
 const cachedMax = 10_000;
 
-/** The most tokens that are listed. */
-const tokensMax = 1_000;
+/** How long a token that has expired is still listed, until the store forgets it. */
+const expiredKeptMs = 7 * 24 * 60 * 60 * 1_000;
+
+/** Comes after every id. */
+const end = "~";
 
 const tokenPattern = /^mr_([0-9a-f]{16})_([A-Za-z0-9_-]{43})$/;
 
@@ -34,6 +37,19 @@ export interface Token {
 
 /** What a new token is to be. */
 export type NewToken = Pick<Token, "name" | "capabilities" | "createdBy" | "expiresAt" | "agent">;
+
+/** Which tokens are listed. */
+interface TokensAsk {
+  readonly limit: number;
+  /** Where the page before ended. */
+  readonly cursor?: string;
+}
+
+/** Tokens, and where their list goes on. */
+interface TokensPage {
+  readonly entries: readonly Token[];
+  readonly nextCursor?: string;
+}
 
 type StoredToken = Omit<Token, "id"> & { readonly hash: string };
 
@@ -64,21 +80,26 @@ export class Tokens {
       ...(agent === undefined ? null : { agent }),
     };
     const body = { ...shown, hash: hashOf(key) } as unknown as Json;
-    const [swapped] = await this.#engine.swap([{ id: recordId.token(id), expect: 0, body }]);
+    const forgetAt = expiresAt === undefined ? null : { expiresAt: expiresAt + expiredKeptMs };
+    const write = { id: recordId.token(id), expect: 0, body, ...forgetAt };
+    const [swapped] = await this.#engine.swap([write]);
     if (!swapped?.swapped) throw new Error("A fresh token id was taken.");
     return { token: { id, ...shown }, secret: `mr_${id}_${key}` };
   }
 
-  /** All tokens, expired ones included. */
-  async list(): Promise<readonly Token[]> {
-    const ask = { prefix: recordId.tokens, limit: tokensMax };
+  /** A page of tokens in the falling order of their ids, those included that expired within the last week. */
+  async list({ limit, cursor = end }: TokensAsk): Promise<TokensPage> {
+    const ask = { prefix: recordId.tokens, before: recordId.token(cursor), limit: limit + 1 };
     const records = await this.#engine.query("records", ask);
-    return records.flatMap((record) => {
+    const listed = records.slice(0, limit);
+    const entries = listed.flatMap((record) => {
       const stored = storedToken(record);
       if (stored === null) return [];
       const { hash: _, ...shown } = stored;
-      return [{ id: record.id.slice(recordId.tokens.length), ...shown }];
+      return [{ id: idOf(record), ...shown }];
     });
+    const last = records.length > limit ? listed.at(-1) : undefined;
+    return { entries, ...(last && { nextCursor: idOf(last) }) };
   }
 
   /** Revokes a token. Gives whether there was one. */
@@ -124,6 +145,10 @@ function hashOf(key: string): string {
 
 function sameHash(one: string, other: string): boolean {
   return timingSafeEqual(Buffer.from(one, "hex"), Buffer.from(other, "hex"));
+}
+
+function idOf({ id }: StoredRecord): string {
+  return id.slice(recordId.tokens.length);
 }
 
 /** A record of a newer version may have another shape, and then is nobody's token. */

@@ -3,6 +3,7 @@ import { readFile } from "node:fs/promises";
 import { FakeClock } from "millrace/testing";
 import { describe, expect, it } from "vitest";
 import type { Engine } from "#millrace/engine/engine.js";
+import { recordId } from "#millrace/engine/record.js";
 import type { Capability } from "#millrace/server/http/caller.js";
 import type { Route } from "#millrace/server/http/route.js";
 import { routes } from "#millrace/server/http/routes/all.js";
@@ -53,7 +54,47 @@ describe.each(apiStores)("on $name", (store) => {
   });
 });
 
+describe.each(apiStores)("the list on $name", (store) => {
+  it("goes on until every token was shown", async () => {
+    const url = await freshPlace(store);
+    const { api, engine } = await openServer({ url, keeper: false });
+    const tokens = new Tokens(engine, new FakeClock());
+    const names = Array.from({ length: 7 }, (_, index) => `t-${index}`);
+    // One expires only when all calendars of four digits have ended.
+    const expiresAt = Date.parse("9999-12-31T23:59:59Z");
+    for (const name of names)
+      await tokens.create({ name, capabilities: ["admin.read"], createdBy: "test", expiresAt });
+    const seen: string[] = [];
+    const sizes: number[] = [];
+    for (let next: string | undefined = "/v1/tokens?limit=3"; next !== undefined; ) {
+      const { body, headers } = await api.get(next);
+      seen.push(...body.entries.map(({ name }: { readonly name: string }) => name));
+      sizes.push(body.entries.length);
+      const [, linked] = /^<(.+)>; rel="next"$/.exec(headers.get("link") ?? "") ?? [];
+      expect(linked?.endsWith(`cursor=${body.nextCursor}`)).toBe(linked && true);
+      next = linked;
+    }
+    expect([sizes, seen.sort()]).toEqual([[3, 3, 1], names]);
+    expect((await api.get("/v1/tokens?limit=7")).body.nextCursor).toBeUndefined();
+    expect((await api.get("/v1/tokens?cursor=x")).status).toBe(400);
+  });
+});
+
 describe("a token", () => {
+  it("that has expired is listed for seven more days, and then forgotten", async () => {
+    const { api, clock, engine, token } = await scene();
+    const wish = { name: "short", capabilities: ["admin.read"], expiresInMs: 60_000 };
+    const { body } = await api.post("/v1/tokens", wish, { token });
+    const isListed = async () =>
+      JSON.stringify((await api.get("/v1/tokens", { token })).body).includes(body.id);
+    const weekMs = 7 * 24 * 60 * 60 * 1_000;
+    await clock.leap(60_000 + weekMs - 1);
+    expect(await isListed()).toBe(true);
+    await clock.leap(1);
+    expect(await isListed()).toBe(false);
+    expect(await engine.records([recordId.token(body.id)])).toEqual([null]);
+  });
+
   it("is stored as a hash only", async () => {
     const url = await freshPlace(sqlite);
     const { token, stop } = await scene(url);

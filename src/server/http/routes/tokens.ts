@@ -3,12 +3,14 @@
  */
 import { z } from "zod";
 import { leaveAuditEvent } from "../../../client/audit.js";
+import { pageMax } from "../../../engine/query.js";
 import { type Caller, type Capability, may } from "../caller.js";
+import { given } from "../given.js";
 import { errorOut } from "../openapi.js";
 import { badArgument, notFound, refused } from "../refusal.js";
 import { ok, type Route, route } from "../route.js";
 import type { NewToken, Token } from "../tokens.js";
-import { durationMs, listOf, name, time, timeOut, timeText } from "../wire/common.js";
+import { durationMs, name, partOf, time, timeOut, timeText } from "../wire/common.js";
 
 const group = "Tokens";
 
@@ -18,6 +20,8 @@ const capability = z
     /^(admin\.(read|mutate|stream)|work:(\*|[A-Za-z0-9-][A-Za-z0-9_-]{0,63}))$/,
     "must be admin.read, admin.mutate, admin.stream, work:<service> or work:*",
   );
+
+const tokenId = z.string().regex(/^[0-9a-f]{16}$/, "must be the id of a token");
 
 const tokenOut = z
   .object({
@@ -46,10 +50,23 @@ export const tokenRoutes: readonly Route[] = [
     path: "/v1/tokens",
     operation: "listTokens",
     group,
-    summary: "All tokens, without their secrets.",
+    summary: "Tokens, without their secrets.",
+    description: "One that has expired is listed for seven more days.",
     needs: "admin.mutate",
-    answers: { 200: { description: "The tokens.", body: listOf(tokenOut) } },
-    handle: async ({ backend }) => ok({ entries: (await backend.tokens.list()).map(tokenBody) }),
+    query: z.object({
+      limit: z.number().int().min(1).max(pageMax).default(pageMax),
+      cursor: tokenId.optional().meta({ description: "As nextCursor of an earlier answer." }),
+    }),
+    answers: {
+      200: { description: "A page.", body: partOf(tokenOut), headers: { Link: "The next page." } },
+    },
+    handle: async ({ backend, query, path }) => {
+      const { entries, nextCursor } = await backend.tokens.list(given(query));
+      const body = { entries: entries.map(tokenBody) };
+      if (nextCursor === undefined) return ok(body);
+      const Link = `<${path}?limit=${query.limit}&cursor=${nextCursor}>; rel="next"`;
+      return ok({ ...body, nextCursor }, { Link });
+    },
   }),
   route({
     method: "post",
@@ -84,7 +101,7 @@ export const tokenRoutes: readonly Route[] = [
     group,
     summary: "Revoke a token. Every server honours it within two seconds.",
     needs: "admin.mutate",
-    params: z.object({ id: z.string().regex(/^[0-9a-f]{16}$/, "must be the id of a token") }),
+    params: z.object({ id: tokenId }),
     answers: {
       204: { description: "Revoked." },
       404: { description: "There is no such token.", body: errorOut },
