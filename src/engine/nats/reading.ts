@@ -392,7 +392,7 @@ export function directMessage(message: Msg): StoredMessage {
 }
 
 /** A message that a consumer sent, as the engine sees it. */
-export function storedMessage(message: Msg, seq: number): StoredMessage {
+function storedMessage(message: Msg, seq: number): StoredMessage {
   const { data } = message;
   const headers = rawHeaders(message, data);
   return new ReadMessage(message.subject, seq, deliveredText(data, headers), headers, "first");
