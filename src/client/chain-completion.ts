@@ -27,7 +27,7 @@ import {
   type JobNotFound,
   jobNotFound,
 } from "./errors.js";
-import { optionsProblem } from "./option-checks.js";
+import { functionProblem, optionProblem, optionsProblem } from "./option-checks.js";
 import type { PrepareFailure } from "./prepare.js";
 import { actorOf } from "./runtime.js";
 import { createChange } from "./submit.js";
@@ -76,7 +76,9 @@ export function completeChain(
   take: (completion: ChainCompletion) => unknown,
   options: CompleteChainOptions = {},
 ): AsyncResult<ChainSnapshot, CompleteChainFailure> {
-  const problem = optionsProblem("a completion", options, completeChecks);
+  const problem =
+    optionProblem("callback", take, functionProblem) ??
+    optionsProblem("a completion", options, completeChecks);
   if (problem !== null) return refusal(problem);
   const tx =
     options.tx === undefined ? undefined : usableTransaction(client.runtime.engine, options.tx);
@@ -200,6 +202,8 @@ class Steps {
     const job = this.#current;
     if (job === null || job.id !== id || this.#changes.length >= stepsMax)
       throw this.#refused(notCurrent(id, job));
+    const problem = optionProblem("callback", callback, functionProblem);
+    if (problem !== null) throw this.#refused(problem);
     const given = await callback({ continueWith });
     if (given instanceof Continuation) return this.#continue(job, given);
     const result = await this.#result(job, given);

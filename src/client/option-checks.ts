@@ -104,6 +104,11 @@ export function stringProblem(value: unknown): string | null {
   return typeof value === "string" ? null : `It must be a string, not ${kindOf(value)}.`;
 }
 
+/** Takes functions. */
+export function functionProblem(value: unknown): string | null {
+  return typeof value === "function" ? null : `It must be a function, not ${kindOf(value)}.`;
+}
+
 /** Takes `true` and `false`. */
 export function yesOrNoProblem(value: unknown): string | null {
   return typeof value === "boolean" ? null : `It must be true or false, not ${kindOf(value)}.`;

@@ -27,7 +27,7 @@ import {
 } from "./errors.js";
 import { type CreateFailure, JobCreator } from "./job-creator.js";
 import type { JobRef } from "./job-ref.js";
-import { optionProblem, whole } from "./option-checks.js";
+import { optionsProblem, whole } from "./option-checks.js";
 import { firedOptions, lacksKeys, schedulePayload, scheduleTarget } from "./schedule-jobs.js";
 import {
   findSchedule,
@@ -45,6 +45,7 @@ import { DecryptionFailed, encryptionRequired, lacksVault } from "./vault.js";
 
 /** How many instants `next` gives unless it is asked for more. */
 const nextDefault = 5;
+const nextChecks = { count: whole(1, pageMax) };
 
 /** A schedule as it was when it was read. Times are milliseconds since 1970. */
 export interface Schedule {
@@ -178,9 +179,9 @@ export class Schedules {
     name: string,
     options: { readonly count?: number } = {},
   ): AsyncResult<readonly number[], InvalidOption | ScheduleNotFound | StoreError> {
-    const { count = nextDefault } = options;
-    const problem = optionProblem("count", count, whole(1, pageMax));
+    const problem = optionsProblem("a preview", options, nextChecks);
     if (problem !== null) return refusal(problem);
+    const { count = nextDefault } = options;
     return this.#with(name, async ({ schedule }) => {
       const instants: number[] = [];
       let at: number | null = this.#nextAt(schedule);

@@ -10,6 +10,7 @@ import { invalidBlocker } from "../client/blockers.js";
 import type { Client } from "../client/client.js";
 import { Continuation, continueWith, prepareContinuation } from "../client/continuation.js";
 import { InvalidResult, JobAlreadyCompleted } from "../client/errors.js";
+import { functionProblem, optionProblem } from "../client/option-checks.js";
 import type { PreparedCreate } from "../client/prepare.js";
 import type { Runtime } from "../client/runtime.js";
 import { createChange } from "../client/submit.js";
@@ -60,7 +61,7 @@ export function complete(
   phases: Phases,
   callback: CompleteCallback,
 ): Promise<Completed> {
-  const problem = cannotComplete(hold);
+  const problem = cannotComplete(hold) ?? optionProblem("callback", callback, functionProblem);
   if (problem !== null) return ignorable(Promise.reject(problem));
   hold.isCompleting = true;
   const completion = steps(hold, parts, phases, callback).finally(() => {

@@ -235,6 +235,11 @@ describe.for(stores)("a completion without a worker on $name", (store) => {
       await complete(job, ({ continueWith }) => continueWith("refund", order));
     });
     expect(undeclared.isErr() && undeclared.error).toMatchObject({ field: "type" });
+    for (const wrong of [
+      await chains.complete(chain, undefined as never),
+      await chains.complete(chain, ({ job, complete }) => complete(job as never, null as never)),
+    ])
+      expect(wrong.isErr() && wrong.error).toMatchObject({ field: "callback" });
     await expect(
       chains.complete(chain, () => {
         throw new Error("mine");

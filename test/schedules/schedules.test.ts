@@ -77,6 +77,9 @@ describe("a schedule of a caller's", () => {
     expect(await schedules.next("nightly", { count: 101 })).toMatchObject({
       error: { _tag: "InvalidOption", field: "count" },
     });
+    expect(await schedules.next("nightly", null as never)).toMatchObject({
+      error: { _tag: "InvalidOption", field: "options" },
+    });
   });
 
   it("is run by hand beside its instants", async () => {

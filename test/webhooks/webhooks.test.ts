@@ -79,6 +79,9 @@ describe("a webhook", () => {
   it("is signed with its old secret, too, until the overlap is over", async () => {
     const shop = new Shop();
     const { receiver, id, secret } = await shop.subscribe();
+    expect(await shop.webhooks.rotateSecret(id, null as never)).toMatchObject({
+      error: { _tag: "InvalidOption", field: "options" },
+    });
     const rotated = await shop.webhooks.rotateSecret(id, { overlapMs: 60_000 }).orThrow();
     expect(rotated.secret).not.toBe(secret);
     expect(rotated.webhook.previousSecretUntil).toBe(shop.clock.now() + 60_000);

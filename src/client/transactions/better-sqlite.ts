@@ -105,9 +105,21 @@ export function betterSqliteTransactions<Client extends BetterSqliteClient>(
       db.exec("PRAGMA query_only = 1; BEGIN");
       try {
         return work(db);
+      } catch (error) {
+        throw isWriteRefused(error) ? writesInComplete() : error;
       } finally {
         db.exec("ROLLBACK; PRAGMA query_only = 0");
       }
     },
   };
+}
+
+function isWriteRefused(error: unknown): boolean {
+  return error instanceof Error && "code" in error && error.code === "SQLITE_READONLY";
+}
+
+function writesInComplete(): TransactionRefused {
+  const message =
+    'On SQLite an atomic prepare may only read, because it would stop every other writer of the file: write in complete, or prepare with { mode: "staged" }.';
+  return new TransactionRefused({ reason: "read_only", message });
 }

@@ -16,7 +16,7 @@ import {
 } from "../audit.js";
 import type { Client } from "../client.js";
 import { DeliveryNotFound, InvalidOption, WebhookNotFound } from "../errors.js";
-import { optionProblem, rangeProblem, timeMs } from "../option-checks.js";
+import { optionsProblem, rangeProblem, timeMs } from "../option-checks.js";
 import { given } from "../reads.js";
 import { AddressRules } from "./addresses.js";
 import { Deliverer, type DeliveryAnswer } from "./deliverer.js";
@@ -40,6 +40,7 @@ const writesMax = 20;
 
 /** How long a secret that was replaced goes on signing, and how many of them may. */
 const overlapDefaultMs = 24 * 60 * 60 * 1_000;
+const rotateChecks = { overlapMs: (value: unknown) => rangeProblem(value, 0, delayMaxMs) };
 const secretsMax = 4;
 
 const idBytes = 10;
@@ -161,10 +162,9 @@ export class Webhooks {
     id: string,
     options: { readonly overlapMs?: number } = {},
   ): AsyncResult<WebhookWithSecret, InvalidOption | WebhookNotFound | StoreError> {
-    const { overlapMs = overlapDefaultMs } = options;
-    const check = (value: unknown) => rangeProblem(value, 0, delayMaxMs);
-    const problem = optionProblem("overlapMs", overlapMs, check);
+    const problem = optionsProblem("a rotation", options, rotateChecks);
     if (problem !== null) return refusal(problem);
+    const { overlapMs = overlapDefaultMs } = options;
     const { ids, engine } = this.#client.runtime;
     const secret = freshSecret(ids);
     const expiresAt = timeMs(engine.now() + overlapMs);
