@@ -56,6 +56,13 @@ export class TransactionRefused extends TaggedError("TransactionRefused")<{
   readonly reason: "not_open" | "closed" | "read_only" | "another_store" | "not_synchronous";
 }> {}
 
+/** The error of a transaction that would be rolled back by its commit. */
+export function transactionFailed(): TransactionRefused {
+  const message =
+    "A statement of the transaction has failed, so that it cannot commit and everything in it is rolled back; let that failure through, or put a savepoint around the statement.";
+  return new TransactionRefused({ reason: "not_open", message });
+}
+
 /** Another transaction was in the way of the caller's: roll it back and run it again. */
 export class TransactionConflict extends TaggedError("TransactionConflict")<{
   readonly message: string;

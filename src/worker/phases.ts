@@ -6,9 +6,12 @@
  * every other writer of the file, reads in prepare and writes in complete alone.
  * A handler that calls `complete` before it awaits anything is set up as atomic, every other one as staged.
  */
+import { InvalidOption } from "../client/errors.js";
+import { functionProblem, optionProblem } from "../client/option-checks.js";
 import type { TransactionSource } from "../client/transactions/source.js";
 import type { Engine } from "../engine/engine.js";
-import { TransactionRefused } from "../engine/errors.js";
+import { TransactionRefused, transactionFailed } from "../engine/errors.js";
+import type { CallerTransaction } from "../engine/transaction.js";
 import { jobAborted } from "./abort.js";
 import type { AnyPrepare, PrepareMode } from "./active-job.js";
 import type { Hold } from "./hold.js";
@@ -72,8 +75,12 @@ export class Phases {
     callback: PrepareCallback = () => {},
   ): Promise<unknown> {
     const mode = options?.mode;
-    if (mode !== "atomic" && mode !== "staged")
-      throw new TypeError('prepare needs { mode: "atomic" } or { mode: "staged" }.');
+    if (mode !== "atomic" && mode !== "staged") {
+      const message = 'prepare needs { mode: "atomic" } or { mode: "staged" }.';
+      throw new InvalidOption({ field: "mode", message });
+    }
+    const problem = optionProblem("callback", callback, functionProblem);
+    if (problem !== null) throw problem;
     if (this.#mode !== undefined)
       throw new Error(`Job ${this.#hold.job.id}: prepare may be called once, before complete.`);
     this.#mode = mode;
@@ -83,7 +90,13 @@ export class Phases {
       const work = (tx: unknown) => atOnce(callback({ tx }));
       return mode === "atomic" ? source.read(work) : source.run(work);
     }
-    if (mode === "staged") return source.run(async (tx) => callback({ tx }));
+    if (mode === "staged") {
+      return source.run(async (tx) => {
+        const value = await callback({ tx });
+        await checkCommits(enlist(source, tx));
+        return value;
+      });
+    }
     const { client } = await this.#open(true);
     try {
       return await callback({ tx: client });
@@ -117,6 +130,18 @@ export class Phases {
   #lockLease(source: TransactionSource<unknown>, { client }: OpenTransaction): Promise<boolean> {
     const { key: job, job: claimed } = this.#hold;
     return this.#engine.hold({ job, token: claimed.token }, enlist(source, client));
+  }
+}
+
+/**
+ * Throws when a statement of a transaction has failed, even if the callback has caught that: PostgreSQL rolls back
+ * what is committed then, and most clients take it for a success. Without a prepare, storing the outcome shows it.
+ */
+async function checkCommits(tx: CallerTransaction): Promise<void> {
+  try {
+    await tx.execute("SELECT 1", []);
+  } catch {
+    throw transactionFailed();
   }
 }
 

@@ -31,6 +31,22 @@ async function open(library: Library) {
   return { ...opened, table: `${schema}.notes` };
 }
 
+it.for(["node-postgres", "postgres.js"])(
+  "a source of %s tells of a commit that rolled back",
+  async (name) => {
+    const library = libraries.find((each) => each.name === name);
+    if (library === undefined) throw new Error(`There is no library ${name}.`);
+    const { source } = await open(library);
+    const committing = source.run(async (client) => {
+      await enlisted(source, client)
+        .execute("SELECT 1 / 0", [])
+        .catch(() => {});
+      return "done";
+    });
+    await expect(committing).rejects.toThrow(/everything in it is rolled back|division by zero/);
+  },
+);
+
 describe.for(libraries)("a transaction of $name", (library) => {
   it("runs statements and gives their rows as they are named", async () => {
     const { source, table } = await open(library);

@@ -195,6 +195,33 @@ describe.for(libraries)("a create in a transaction of $name", (library) => {
 });
 
 describe.for(libraries)("a handler's transaction of $name", (library) => {
+  it.for(["prepare", "complete"] as const)(
+    "does not pass for committed when a failure in it is caught: %s",
+    async (phase) => {
+      const { service, charge, charges } = await openShop(library);
+      const failures: unknown[] = [];
+      const write = async ({ tx }: { tx: never }, tries: number) => {
+        await charge(tx, `try-${tries}`, tries);
+        if (tries === 1) await charge(tx, `try-${tries}`, tries).catch(() => {});
+        return { paid: true };
+      };
+      service.jobs.charge.handle(async (job) => {
+        const step = phase === "prepare" ? job.prepare : null;
+        try {
+          if (step) return await step({ mode: "staged" }, (own) => write(own as never, job.tries));
+          return await job.complete((own) => write(own as never, job.tries));
+        } catch (error) {
+          failures.push(error);
+          throw error;
+        }
+      });
+      await service.start();
+      expect(await service.jobs.charge.run(payload).orThrow()).toEqual({ paid: true });
+      expect(failures).toMatchObject([{ _tag: "TransactionRefused", reason: "not_open" }]);
+      expect(await charges()).toEqual([["try-2", 2]]);
+    },
+  );
+
   it.for(["atomic", "staged"] as const)("commits with the outcome: %s", async (mode) => {
     const { service, charge, charges } = await openShop(library);
     service.handle({

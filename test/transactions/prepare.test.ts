@@ -72,6 +72,24 @@ describe.for(sources)("prepare with $name", (source) => {
     await service.jobs.charge.run(payload).orThrow();
     expect(failures[0]).toMatch(/prepare (?:may be called once|needs)/);
   });
+
+  it("and complete refuse what is no function, and may be called again", async () => {
+    const { service } = await openShop(source);
+    const failures: unknown[] = [];
+    const note = (failure: unknown) => void failures.push(failure);
+    service.jobs.charge.handle(async (job) => {
+      await job.prepare({ mode: "staged" }, 5 as never).catch(note);
+      await job.prepare({ mode: "staged" });
+      await job.complete(undefined as never).catch(note);
+      return job.complete(() => ({ paid: true }));
+    });
+    await service.start();
+    const ref = await service.jobs.charge.create(payload).orThrow();
+    expect(await ref.wait().orThrow()).toEqual({ paid: true });
+    expect((await ref.get().orThrow()).tries).toBe(1);
+    const refused = { _tag: "InvalidOption", field: "callback" };
+    expect(failures).toMatchObject([refused, refused]);
+  });
 });
 
 describe("atomic mode with a client that answers later", () => {
@@ -179,7 +197,9 @@ describe("atomic mode with better-sqlite3", () => {
     });
     await service.start();
     await service.jobs.charge.run(payload).orThrow();
-    expect(failures).toMatchObject([{ code: "SQLITE_READONLY" }]);
+    expect(failures).toMatchObject([
+      { reason: "read_only", message: expect.stringContaining("write in complete") },
+    ]);
     expect(charges()).toEqual([["completed", 2]]);
   });
 

@@ -1,14 +1,17 @@
 /**
  * node-postgres: a client with `BEGIN` behind it. A pool has no transaction.
  */
-import { TransactionRefused } from "../../engine/errors.js";
+import { TransactionRefused, transactionFailed } from "../../engine/errors.js";
 import type { AsyncTransaction, StatementRow } from "../../engine/transaction.js";
 import type { AsyncTransactionSource } from "./source.js";
 import { hasMethod, type Members } from "./transaction-client.js";
 
 /** What is used of a node-postgres client. */
 export interface PgClient {
-  query(text: string, values?: unknown[]): Promise<{ readonly rows: readonly object[] }>;
+  query(
+    text: string,
+    values?: unknown[],
+  ): Promise<{ readonly rows: readonly object[]; readonly command?: string }>;
 }
 
 /** A client that a pool lends. */
@@ -81,7 +84,9 @@ export function pgTransactions<Pool extends { connect(): Promise<PgClient> }>(
         await client.query("BEGIN");
         try {
           const value = await work(client as ClientOf<Pool>);
-          await client.query("COMMIT");
+          const { command } = await client.query("COMMIT");
+          // The server answers so where a statement has failed before: nothing is stored.
+          if (command === "ROLLBACK") throw transactionFailed();
           return value;
         } catch (error) {
           await client.query("ROLLBACK").catch((fault: Error) => {
