@@ -2,7 +2,7 @@
 import Database from "better-sqlite3";
 import { connect, type JobEnded, type JobRef, type Result, TransactionRefused } from "millrace";
 import { Client } from "pg";
-import { describe, expect, it, onTestFinished } from "vitest";
+import { describe, expect, it } from "vitest";
 import type { Change } from "#millrace/engine/engine.js";
 import { StoreUnavailable } from "#millrace/engine/errors.js";
 import { FakeClock } from "#millrace/testing/fake-clock.js";
@@ -353,27 +353,6 @@ it("does not skip rows whose transaction commits late", async () => {
   await late.end("COMMIT");
   await arrived(ref);
   await emptied(home);
-});
-
-it("keeps what it was given while a create beside it fails in the same transaction", async () => {
-  const home = await postgresHome();
-  const outside = await openShop(home);
-  const inside = await connect(shop, { url: home.outbox });
-  onTestFinished(() => inside.stop());
-  const other = await home.begin();
-  await inside.jobs.charge.create(o1, { id: "taken", tx: other.tx }).orThrow();
-  const [refused, ref] = await home.within(async (tx) => {
-    await (tx as Client).query("SET LOCAL lock_timeout = 100");
-    return Promise.all([
-      inside.jobs.charge.create(o1, { id: "taken", tx }),
-      outside.jobs.charge.create(o1, { tx }).orThrow(),
-    ]);
-  });
-  await other.end("ROLLBACK");
-  expect(refused.isErr() && refused.error._tag).toBe("TransactionConflict");
-  expect(await home.rows()).toBe(1);
-  await outside.start();
-  await arrived(ref);
 });
 
 it("is waited for in vain for a minute when its transaction was rolled back", async () => {
