@@ -56,7 +56,7 @@ function settingsOf(contract: ServiceContract): object {
   const jobs = boundJobs(contract).map(({ type, queue, definition: { settings } }) => {
     const { backoff, ...others } = settings;
     const written = typeof backoff === "function" ? "default" : backoff;
-    return [`${type}@${settings.version}`, { queue, ...others, backoff: written }];
+    return [`${type}@${settings.version}`, { ...others, backoff: written, linesUpIn: queue }];
   });
   return Object.fromEntries(jobs);
 }

@@ -1,5 +1,5 @@
 // The keepers of a server: every service is tended, whatever is wrong with another and however many there are.
-import { defineJob, defineService, type Json, type LogFields } from "millrace";
+import { defineJob, defineService, type Json } from "millrace";
 import { FakeClock } from "millrace/testing";
 import { expect, it } from "vitest";
 import { z } from "zod";
@@ -12,8 +12,8 @@ async function openStill() {
   const clock = new FakeClock();
   const warnings: string[] = [];
   const silent = () => {};
-  const warn = (fields: LogFields, message: string) => {
-    warnings.push(`${String(fields.service ?? "")}: ${message}`);
+  const warn = (fields: { readonly service?: string }, message: string) => {
+    warnings.push(`${fields.service ?? ""}: ${message}`);
   };
   const logger = { debug: silent, info: silent, warn, error: silent };
   const server = await openServer({ url: "memory:", clock, logger });
