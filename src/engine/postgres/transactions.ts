@@ -3,6 +3,7 @@
  * and does what had to be left.
  */
 import { randomBytes } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { StoreError } from "../errors.js";
 import { promoteKey } from "../sql/slim.js";
 import type { Step } from "../sql/statement.js";
@@ -12,6 +13,9 @@ import { newTransaction, type PostgresTransaction } from "./transaction.js";
 
 /** How often a transaction is carried out while others keep getting in its way. */
 const triesMax = 10;
+
+/** The longest pause between two of them. The others are as real as the server, and so is the time that they need. */
+const pauseMaxMs = 50;
 
 /** An operation that is begun anew each time that it is carried out. */
 export type Operation<Value> = (tx: PostgresTransaction) => Step<Value>;
@@ -70,6 +74,7 @@ export class Transactions {
         return await this.once(operation);
       } catch (error) {
         if (tries === triesMax || !isPassing(error)) throw error;
+        await sleep(Math.random() * Math.min(2 ** tries, pauseMaxMs));
       }
     }
   }
