@@ -132,7 +132,7 @@ describe("connect", () => {
 
   it("is not given what testService does not know", async () => {
     const options = (wrong: object) => testService(shop, wrong);
-    await expect(options({ url: "memory:" })).rejects.toMatchObject({ field: "url" });
+    await expect(options({ keeper: false })).rejects.toMatchObject({ field: "keeper" });
     await expect(options({ startAt: Number.NaN })).rejects.toMatchObject({ field: "startAt" });
   });
 
