@@ -1,7 +1,6 @@
 /**
  * How a worker is connected, as the settings say.
  */
-
 import { given as defined } from "../client/reads.js";
 import type { Logger } from "../engine/logger.js";
 import type { ConnectOptions } from "../service/connect.js";

@@ -1,7 +1,6 @@
 /**
  * The jobs of a test's store that have not ended, and what time will do to them.
  */
-
 import { openStates } from "../core/job.js";
 import type { Why } from "../core/why.js";
 import type { Engine } from "../engine/engine.js";

@@ -1,7 +1,6 @@
 /**
  * What a handler gets: the job that it carries out, and the ways to speak while it does.
  */
-
 import type { Continuation, ContinuationOptions } from "../client/continuation.js";
 import type { JobContext, LogEntry, Progress } from "../core/job.js";
 import type { Json } from "../core/json.js";

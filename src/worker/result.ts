@@ -1,7 +1,6 @@
 /**
  * What a handler gives as the result of its job: checked against the type's schema, and as the JSON that is stored.
  */
-
 import { cut } from "../client/job-error.js";
 import type { Runtime } from "../client/runtime.js";
 import { issuesSentence, type Validation, validate } from "../contract/schema.js";

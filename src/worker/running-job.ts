@@ -3,7 +3,6 @@
  * what a handler never touches costs nothing. Methods are getters that give closures,
  * so that `({ payload, log }) => …` works.
  */
-
 import { cut } from "../client/job-error.js";
 import type { Runtime } from "../client/runtime.js";
 import type { JobContext, LogEntry, Progress } from "../core/job.js";

@@ -2,7 +2,6 @@
  * Advisories: the server says when it has offered a ticket too often and offers it no more. Nobody could start its job,
  * and nobody ever will, so that the job ends as dead. This is a net: a ticket is taken up or dropped long before.
  */
-
 import { decide } from "../../core/decide.js";
 import type { Actor, Job } from "../../core/job.js";
 import type { Change } from "../engine.js";

@@ -2,7 +2,6 @@
  * Appending: compare with the log, store, and then do what follows: places under caps and keys, tickets, hints.
  * Places are taken before the event that needs them and given back after the event that frees them.
  */
-
 import { refusedContinuation } from "../../core/chains.js";
 import type { EventOf, JobEvent } from "../../core/event.js";
 import { evolve } from "../../core/evolve.js";

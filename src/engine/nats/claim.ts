@@ -2,7 +2,6 @@
  * Claiming: takes tickets from the consumers of lanes, folds what became of their jobs, takes places under caps,
  * and starts what may start. A ticket that is old, or whose job cannot run now, is acknowledged and dropped.
  */
-
 import { claimVerdict, expiredEvent, startedEvent } from "../../core/decide.js";
 import { evolve } from "../../core/evolve.js";
 import type { Job } from "../../core/job.js";

@@ -3,7 +3,6 @@
  * so that renewing a hundred jobs is one write. Whoever finds a lease lapsed strikes it out of that record first,
  * so that a renewal at the same moment either comes before and is seen, or comes after and learns of it.
  */
-
 import type { Job } from "../../core/job.js";
 import type { Json } from "../../core/json.js";
 import type { RenewedLease } from "../projection/entry.js";

@@ -2,7 +2,6 @@
  * The log of jobs: reading one job's part of it, and appending with a compare. Few events go out one by one; what queues
  * up beyond that goes as one atomic batch. A lost reply is read back, so that nothing is stored twice or given up for lost.
  */
-
 import type { JobEvent } from "../../core/event.js";
 import { evolve } from "../../core/evolve.js";
 import type { Job } from "../../core/job.js";

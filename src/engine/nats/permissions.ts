@@ -6,7 +6,6 @@
  * prevent that. Readers tell such an answer from an event and from a record, and believe an event only under its own
  * subject (`reading.ts`, `entry.ts`).
  */
-
 import type { Manifest } from "../../contract/manifest.js";
 import { tokenOf } from "../event-text.js";
 import { deploymentNames } from "./streams.js";

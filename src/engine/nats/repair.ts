@@ -4,7 +4,6 @@
  * log or behind it. One behind is put where the log has its job. One ahead is given up after a while, and its job is
  * moved on in the log first, so that a writer who only slept is refused.
  */
-
 import type { EventOf } from "../../core/event.js";
 import { isEnded, type Job } from "../../core/job.js";
 import type { Change } from "../engine.js";

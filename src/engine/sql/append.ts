@@ -1,7 +1,6 @@
 /**
  * Appending events: the compare by version and token, and what the event does to the stored rows.
  */
-
 import type { EventName } from "../../core/event.js";
 import type { JobState } from "../../core/job.js";
 import { transitions } from "../../core/transitions.js";

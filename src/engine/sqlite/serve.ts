@@ -2,7 +2,6 @@
  * The thread that owns a connection, so that no fsync ever blocks the caller's event loop.
  * The writer carries out each batch in one transaction; the reader answers beside it.
  */
-
 import { closeSync, openSync, writeSync } from "node:fs";
 import { parentPort, receiveMessageOnPort, workerData } from "node:worker_threads";
 import type { Step } from "../sql/statement.js";

@@ -2,7 +2,6 @@
  * Who may come in: the caller of a request by its token or its client certificate, and, where nobody is asked who
  * they are, only requests that no web page of another origin can have made.
  */
-
 import type { AuthMode } from "./backend.js";
 import { type Caller, may } from "./caller.js";
 import type { Incoming } from "./incoming.js";
