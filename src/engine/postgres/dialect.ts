@@ -2,8 +2,11 @@
  * How PostgreSQL is written to: many transactions at once, so that positions come from a sequence
  * and whoever looks for a place of a key or at a record locks it first.
  */
+import { removeEvents } from "../sql/log.js";
 import { eventColumns } from "../sql/rows.js";
 import type { Dialect } from "../sql/transaction.js";
+import { readEventsOf } from "./read.js";
+import { keepRoundsOfEnd, keepRoundsOfLease, leaveRounds } from "./rounds.js";
 
 const insertEvent = `INSERT INTO events (job, ${eventColumns}) VALUES (?,?,?,?,?,?,?,?,?,?,?)`;
 
@@ -19,6 +22,15 @@ export const postgresDialect: Dialect = {
   *appendCreated(_, values, context) {
     const [row] = yield { sql: insertCreated, values: [...values, context] };
     return Number(row?.seq);
+  },
+  *readLog(n) {
+    return (yield* readEventsOf([n])).get(n) ?? [];
+  },
+  keepLogOfLease: keepRoundsOfLease,
+  keepLogOfEnd: keepRoundsOfEnd,
+  *removeLog(n) {
+    yield* removeEvents(n);
+    yield* leaveRounds(n);
   },
   forUpdate: "FOR UPDATE SKIP LOCKED",
   forKeyShare: "FOR KEY SHARE",

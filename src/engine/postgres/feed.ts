@@ -13,6 +13,7 @@ import {
   valuesOf,
 } from "../sql/rows.js";
 import { int, type Step, text } from "../sql/statement.js";
+import { eventsOfRounds } from "./rounds.js";
 
 /** Where a reader stands: all of `seen` is read, and of what `until` sees besides, all up to a position. */
 export interface FeedPlace {
@@ -61,7 +62,8 @@ export interface FeedRow {
 }
 
 const selectSnapshot = `SELECT pg_current_snapshot()::text AS snapshot,
-  coalesce((SELECT e.xid::text FROM events e ORDER BY e.xid DESC LIMIT 1), '0') AS newest`;
+  greatest((SELECT e.xid FROM events e ORDER BY e.xid DESC LIMIT 1), (SELECT r.xid FROM rounds r ORDER BY r.xid DESC LIMIT 1),
+    '0'::xid8)::text AS newest`;
 
 /**
  * What every transaction that has committed by now has written, for a reader who has read all of `seen`.
@@ -89,8 +91,19 @@ const columns = eventColumns
   .map((column) => `e.${column}`)
   .join(", ");
 
-const select = `SELECT e.seq, ${columns}, ${headColumns} FROM events e LEFT JOIN jobs j ON j.n = e.job
-  LEFT JOIN lanes l ON l.id = j.lane LEFT JOIN events c ON c.seq = j.n`;
+/** The next events after a position that meet a condition on `e`, in the order of positions. */
+function select(condition: string): string {
+  return `SELECT e.seq, ${columns}, ${headColumns} FROM (
+      (SELECT seq, job, ${eventColumns} FROM events e WHERE ${condition} AND e.seq > ? ORDER BY e.seq LIMIT ?)
+      UNION ALL (SELECT seq, job, ${eventColumns} FROM (${eventsOfRounds(condition)}) AS r)
+    ) AS e LEFT JOIN jobs j ON j.n = e.job LEFT JOIN lanes l ON l.id = j.lane LEFT JOIN events c ON c.seq = j.n
+    ORDER BY e.seq LIMIT ?`;
+}
+
+const selectAll = select("pg_visible_in_snapshot(e.xid, ?::pg_snapshot)");
+const selectUnseen =
+  select(`e.xid >= pg_snapshot_xmin(?::pg_snapshot) AND NOT pg_visible_in_snapshot(e.xid, ?::pg_snapshot)
+    AND pg_visible_in_snapshot(e.xid, ?::pg_snapshot)`);
 
 /** Reads the next events between two snapshots, in the order of positions. */
 export function* readFeed(
@@ -98,16 +111,12 @@ export function* readFeed(
   until: string,
   limit: number,
 ): Step<readonly FeedRow[]> {
-  const rows = yield seen === null
-    ? {
-        sql: `${select} WHERE pg_visible_in_snapshot(e.xid, ?::pg_snapshot) AND e.seq > ? ORDER BY e.seq LIMIT ?`,
-        values: [until, seq, limit],
-      }
-    : {
-        sql: `${select} WHERE e.xid >= pg_snapshot_xmin(?::pg_snapshot) AND NOT pg_visible_in_snapshot(e.xid, ?::pg_snapshot)
-          AND pg_visible_in_snapshot(e.xid, ?::pg_snapshot) AND e.seq > ? ORDER BY e.seq LIMIT ?`,
-        values: [seen, seen, until, seq, limit],
-      };
+  const between = seen === null ? [until] : [seen, seen, until];
+  const ofRounds = [seq, ...between, seq, limit, limit, seq];
+  const rows = yield {
+    sql: seen === null ? selectAll : selectUnseen,
+    values: [...between, seq, limit, ...ofRounds, limit],
+  };
   return rows.map((row) => ({
     seq: int(row, "seq"),
     head: row.job_id === null ? null : headValues(row),

@@ -11,9 +11,10 @@ import type { Actor } from "../../core/job.js";
 import type { ClaimAnswer, ClaimAsk, ClaimedJob } from "../engine.js";
 import { recordId } from "../record.js";
 import type { CapsLeft, OpenLane } from "../sql/caps.js";
-import { type EventValues, eventColumns, eventFrom, headOf, type JobHead } from "../sql/rows.js";
+import { type EventValues, eventFrom, headOf, type JobHead } from "../sql/rows.js";
 import { arrays, type SqlValue, type Step } from "../sql/statement.js";
 import { front, type Mark, type Marks } from "./marks.js";
+import { logAsJson } from "./rounds.js";
 import { list, table } from "./text.js";
 import type { PostgresTransaction } from "./transaction.js";
 
@@ -48,7 +49,7 @@ const take = `WITH asked AS MATERIALIZED (${asked}),
     FROM asked
   ),
   found AS MATERIALIZED (
-    SELECT r.*, i.place, i.lease_ms, i.capped, greatest(i.now, r.run_at) AS at
+    SELECT r.*, i.place, i.lease_ms, i.capped, i.now, greatest(i.now, r.run_at) AS at
     FROM outlook o, asked i, LATERAL (
       SELECT ctid AS lies, rank, run_at, id, deadline FROM ready
       WHERE lane = i.lane AND (rank, run_at, id) > (i.rank, i.run_at, i.id) ORDER BY rank, run_at, id
@@ -59,23 +60,28 @@ const take = `WITH asked AS MATERIALIZED (${asked}),
   chosen AS (SELECT * FROM found ORDER BY rank, run_at, id LIMIT ?::int),
   gone AS (
     DELETE FROM ready r USING chosen f WHERE r.ctid = f.lies AND (f.deadline IS NULL OR f.deadline > f.at)
-    RETURNING r.*, f.place, f.lease_ms, f.capped, f.at
+    RETURNING r.*, f.place, f.lease_ms, f.capped, f.at, r.version = 1 AND r.state = 'pending' AND f.at = f.now AS is_first
+  ),
+  claimer AS MATERIALIZED (SELECT ?::text AS worker, ?::text AS name, ?::text AS actor, ?::text AS event_id),
+  round AS (
+    INSERT INTO rounds (name, version, run, tries, state, previous, at, id, actor, body, size, jobs)
+    SELECT 'started', 2, 1, 1, 'active', 'pending', g.at, c.event_id, c.actor, '{"token":1,"worker":' || c.name || '}',
+      count(*), array_agg(g.n) FROM gone g, claimer c WHERE g.is_first GROUP BY g.at, c.event_id, c.actor, c.name RETURNING seq
   ),
   leased AS (
     INSERT INTO leases (id, n, lane, rank, run_at, run, deadline, key, key_max, version, tries, token, until, capped,
-      worker, started_at, updated_at, heartbeat_at, cancel, blocked)
+      worker, started_at, updated_at, heartbeat_at, cancel, blocked, started)
     SELECT id, n, lane, rank, run_at, run, deadline, key, key_max, version + 1, tries + 1, token + 1, at + lease_ms, capped,
-      ?, at, at, at, 0, 0 FROM gone
+      c.worker, at, at, at, 0, 0, CASE WHEN is_first THEN (SELECT seq FROM round) END FROM gone, claimer c
   ),
   logged AS (
     INSERT INTO events (job, name, version, run, tries, state, previous, at, id, actor, body)
-    SELECT n, 'started', version + 1, run, tries + 1, 'active', state, at, ?::text || n, ?,
-      '{"token":' || token + 1 || ',"worker":' || ?::text || '}' FROM gone
+    SELECT n, 'started', version + 1, run, tries + 1, 'active', state, at, c.event_id || n, c.actor,
+      '{"token":' || token + 1 || ',"worker":' || c.name || '}' FROM gone, claimer c WHERE NOT is_first
   )
   SELECT r.place, r.id, r.rank, r.run_at, e.context, e.state, e.at, e.id, e.actor, e.body,
     CASE WHEN r.version > 1 OR r.noted = 1 THEN (
-      SELECT json_agg(json_build_array(${eventColumns}) ORDER BY seq)::text
-      FROM events WHERE job = r.n AND name <> 'created') END,
+      ${logAsJson("r.n")}) END,
     (SELECT count(*) FROM found), o.due_at, o.lapses_at, CASE WHEN o.lined THEN 1 END
   FROM outlook o LEFT JOIN gone r ON true
   LEFT JOIN LATERAL (SELECT context, state, at, id, actor, body FROM events WHERE seq = r.n OFFSET 0) AS e ON true`;
@@ -180,7 +186,7 @@ function columnsOf(
 
 /** What the leases and the events of one claim share. The id of each event ends with the number of its job. */
 function startOf(tx: PostgresTransaction, { worker }: ClaimAsk): readonly string[] {
-  return [worker, `${tx.eventId()}.`, `worker:${worker}`, JSON.stringify(worker)];
+  return [worker, JSON.stringify(worker), `worker:${worker}`, `${tx.eventId()}.`];
 }
 
 /** Folds a job from its log, and starts it as the store did. */

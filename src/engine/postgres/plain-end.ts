@@ -6,6 +6,7 @@ import type { AppendOutcome } from "../engine.js";
 import type { PlainEnd } from "../sql/plain.js";
 import { arrays, type SqlValue, type Step } from "../sql/statement.js";
 import { promoteKeys } from "./keys.js";
+import { roundMax, roundTextMax } from "./rounds.js";
 import { joined, list, plainText, separator, table } from "./text.js";
 import type { PostgresTransaction } from "./transaction.js";
 
@@ -35,7 +36,7 @@ function either(name: keyof typeof shareable): string {
  * A lease that changed after the statement began is locked as it is now but cannot be deleted, so that everything follows
  * from what was deleted. An outcome leaves the run and the tries as they are, and makes the version one more.
  */
-const end = `WITH shared AS MATERIALIZED (SELECT ${shared}),
+const end = `WITH shared AS MATERIALIZED (SELECT ${shared}, ?::int AS alike),
   locked AS MATERIALIZED (
     SELECT l.lies, g.* FROM shared s, ${table("g", { number: "int", id: "text", event_id: "text", ...shareable })}, LATERAL (
       SELECT ctid AS lies FROM leases
@@ -45,17 +46,26 @@ const end = `WITH shared AS MATERIALIZED (SELECT ${shared}),
   ),
   gone AS (
     DELETE FROM leases l USING locked g WHERE l.ctid = g.lies
-    RETURNING l.n, l.lane, l.run, l.tries, l.started_at, l.key, l.capped, g.*
+    RETURNING l.n, l.lane, l.run, l.tries, l.started_at, l.key, l.capped, l.started, g.*
+  ),
+  round AS (
+    INSERT INTO rounds (name, version, run, tries, state, previous, at, actor, body, size, jobs, ids, ats, bodies)
+    SELECT s.name, s.version + 1, 1, 1, s.state, 'active', max(${either("at")}), s.actor, s.body, count(*), array_agg(g.n),
+      array_agg(g.event_id), CASE WHEN s.at IS NULL THEN array_agg(g.at) END, CASE WHEN s.body IS NULL THEN array_agg(g.body) END
+    FROM gone g, shared s WHERE s.alike = 1 AND g.started IS NOT NULL
+    GROUP BY s.name, s.version, s.state, s.actor, s.body, s.at RETURNING seq
   ),
   stored AS (
-    INSERT INTO ended (n, lane, state, version, run, tries, token, started_at, ended_at, updated_at, detail, aggregate)
+    INSERT INTO ended (n, lane, state, version, run, tries, token, started_at, ended_at, updated_at, detail, aggregate,
+      started, finished)
     SELECT g.n, g.lane, ${either("state")}, ${either("version")} + 1, g.run, g.tries, ${either("token")}, g.started_at,
-      ${either("at")}, ${either("at")}, ${either("detail")}, ${either("aggregate")} FROM gone g, shared s
+      ${either("at")}, ${either("at")}, ${either("detail")}, ${either("aggregate")},
+      g.started, CASE WHEN g.started IS NOT NULL THEN (SELECT seq FROM round) END FROM gone g, shared s
   ),
   logged AS (
     INSERT INTO events (job, name, version, run, tries, state, previous, at, id, actor, body)
     SELECT g.n, ${either("name")}, ${either("version")} + 1, g.run, g.tries, ${either("state")}, 'active', ${either("at")},
-      g.event_id, ${either("actor")}, ${either("body")} FROM gone g, shared s
+      g.event_id, ${either("actor")}, ${either("body")} FROM gone g, shared s WHERE s.alike = 0 OR g.started IS NULL
   ),
   freed AS (
     DELETE FROM slots WHERE ctid = ANY(ARRAY(
@@ -112,8 +122,25 @@ function valuesOf(items: readonly PlainEnd[], keyed: boolean): readonly SqlValue
   const numbers = list(items.map((_, index) => index));
   const ids = list(items.map((item) => item[0]));
   const eventIds = list(items.map((item) => item[12]));
-  return [...shared, numbers, ids, eventIds, ...lists, keyed ? 1 : 0];
+  const alike = items.length <= roundMax && mayShareRound(items, shared) ? 1 : 0;
+  return [...shared, alike, numbers, ids, eventIds, ...lists, keyed ? 1 : 0];
 }
+
+/** Whether the outcomes of first tries in a batch may stand in one round: they differ in when, and in short results. */
+function mayShareRound(items: readonly PlainEnd[], shared: readonly SqlValue[]): boolean {
+  const [version, , , , name, state, , actor, body] = shared;
+  if (version !== firstStart || name === null || state === null || actor === null) return false;
+  if (body !== null) return true;
+  let length = 0;
+  for (const item of items) length += String(item[bodyMember]).length;
+  return length <= roundTextMax;
+}
+
+/** The version of a job that was started once and has met nothing else. */
+const firstStart = 2;
+
+/** Of what an outcome says. */
+const bodyMember = 14;
 
 /** Of detail, which is text of the user's. */
 const detailMember = 3;

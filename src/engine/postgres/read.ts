@@ -4,6 +4,7 @@
 import type { JobLog } from "../sql/read.js";
 import { type EventValues, eventColumns, headColumns, headValues, valuesOf } from "../sql/rows.js";
 import { int, type Step, text } from "../sql/statement.js";
+import { eventsInRounds } from "./rounds.js";
 import { array, list } from "./text.js";
 
 const selectHeads = `SELECT j.n, ${headColumns} FROM jobs j JOIN lanes l ON l.id = j.lane
@@ -26,13 +27,15 @@ export function* readLogs(ids: readonly string[]): Step<readonly (JobLog | null)
 /** The first event of a job stands at the job's own number, and the index holds the rest. */
 const selectEvents = `SELECT job, seq, ${eventColumns} FROM events WHERE seq = ANY(${array("bigint")}) AND name = 'created'
   UNION ALL SELECT job, seq, ${eventColumns} FROM events WHERE job = ANY(${array("bigint")}) AND name <> 'created'
+  UNION ALL SELECT job, seq, ${eventColumns} FROM (${eventsInRounds}) AS r
   ORDER BY job, seq`;
 
 /** Reads the events of jobs, oldest first, by the jobs' numbers. */
 export function* readEventsOf(numbers: readonly number[]): Step<Map<number, EventValues[]>> {
   const logs = new Map<number, EventValues[]>();
   if (numbers.length === 0) return logs;
-  const rows = yield { sql: selectEvents, values: [list(numbers), list(numbers)] };
+  const jobs = list(numbers);
+  const rows = yield { sql: selectEvents, values: [jobs, jobs, jobs] };
   for (const row of rows) {
     const n = int(row, "job");
     const log = logs.get(n) ?? [];

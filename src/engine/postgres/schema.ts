@@ -1,7 +1,8 @@
 /**
  * The schema of the PostgreSQL store, as numbered migrations that only go forward.
- * Tables and columns are those of the SQLite store; text compares by bytes, as it does there.
+ * Tables and columns are those of the SQLite store, and rounds besides; text compares by bytes, as it does there.
  */
+import { roundMax } from "./rounds.js";
 
 /** What a projection has besides: whose it is and how far it has come, and the jobs that wait for a ticket. */
 export const projectionTables = `
@@ -142,5 +143,27 @@ export const migrations: readonly string[] = [
   DROP INDEX jobs_ended;
   ALTER TABLE jobs DROP COLUMN state, DROP COLUMN version, DROP COLUMN run, DROP COLUMN tries, DROP COLUMN token,
     DROP COLUMN started_at, DROP COLUMN ended_at, DROP COLUMN updated_at, DROP COLUMN detail, DROP COLUMN aggregate;
+  `,
+  `
+  -- Events of many jobs that one transaction wrote and that are alike: one row for all of them. The first stands at the
+  -- row's position and each of the others one further, so that positions are drawn that far apart.
+  ALTER SEQUENCE events_seq INCREMENT BY ${roundMax};
+  CREATE TABLE rounds (
+    seq bigint PRIMARY KEY DEFAULT nextval('events_seq'),
+    at bigint NOT NULL, xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    version int NOT NULL, run int NOT NULL, tries int NOT NULL,
+    name text COLLATE "C" NOT NULL, state text COLLATE "C" NOT NULL, previous text COLLATE "C" NOT NULL,
+    -- What the ids begin with; the number of the job follows.
+    id text COLLATE "C", actor text COLLATE "C" NOT NULL, body text COLLATE "C",
+    -- How many of the jobs have not been deleted. One that has is 0.
+    size int NOT NULL, jobs bigint[] NOT NULL,
+    -- What the events do not share.
+    ats bigint[], ids text[] COLLATE "C", bodies text[] COLLATE "C"
+  );
+  CREATE INDEX rounds_of_transaction ON rounds (xid);
+  ALTER TABLE leases ADD COLUMN started bigint;
+  ALTER TABLE ended ADD COLUMN started bigint, ADD COLUMN finished bigint;
+  -- The rounds of jobs whose lease or end named them and is gone.
+  CREATE TABLE rounds_of_job (job bigint NOT NULL, round bigint NOT NULL, PRIMARY KEY (job, round));
   `,
 ];

@@ -206,7 +206,7 @@ function* mark(known: Known, { name, version, at, id }: FlatChange): Step<Known>
 /** An ended job is dismissed, or opens another run. */
 function* changeEnded(tx: ProjectionTransaction, known: Known, change: FlatChange): Step<Known> {
   const { slim } = known;
-  yield* changeEnd(change, slim.n);
+  yield* changeEnd(tx, change, slim.n);
   if (change.name === "dismissed") return { ...known, slim: ended(slim, change) };
   const next = { ...waitingAgain(slim, change), deadline: null, noted: 1 };
   yield* placeSlim(tx, next);
@@ -258,7 +258,7 @@ function* remove(
     yield* moveOn(tx, { slim, lease }, { ...change, state: "cancelled" }, false);
   } else if (isOpen(known)) yield* leaveLine(slim, null);
   const takeovers = key === null ? 0 : yield* countTakeovers(n);
-  yield* removeJob({ n, id, chain_id: chainId, state: endBefore(change) });
+  yield* removeJob(tx, { n, id, chain_id: chainId, state: endBefore(change) });
   if (key === null) return;
   yield* forgetOfKey(tx, { n, key }, takeovers);
   if (isOpen(known)) yield* promoteKey(tx, key);

@@ -2,6 +2,7 @@
  * A transaction of a projection. The log has decided where each event stands and when it happened, so that
  * positions are given instead of counted, and time is the log's own. One transaction writes at a time.
  */
+import { ownRows } from "../sql/log.js";
 import { eventColumns } from "../sql/rows.js";
 import type { Dialect, Transaction } from "../sql/transaction.js";
 
@@ -32,6 +33,7 @@ export const projectionDialect: Dialect = {
     yield { sql: insertCreated, values: [tx.seq, tx.seq, ...values, context] };
     return tx.seq;
   },
+  ...ownRows,
   forUpdate: "",
   forKeyShare: "",
   *refuseLocked() {},

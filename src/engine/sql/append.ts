@@ -75,7 +75,7 @@ export function* settleChange(tx: Transaction, change: FlatChange): Step<AppendO
     return yield* appendChange(tx, change);
   const refusal = change.follow && (yield* followRefusal(tx, change.follow));
   if (refusal) return refusal;
-  const taken = yield* takeLease(change.id, change.expectVersion, change.expectToken);
+  const taken = yield* takeLease(tx, change.id, change.expectVersion, change.expectToken);
   if (!taken) return conflict;
   yield* tx.dialect.appendEvent(tx, taken.slim.n, change.values);
   yield* moveOn(tx, taken, change, true);
@@ -98,7 +98,8 @@ function* appendToJob(tx: Transaction, change: FlatChange): Step<AppendOutcome> 
   if (change.expectToken === null) yield* tx.dialect.refuseLocked(change.id);
   const waiting = change.expectToken === null ? yield* takeWaiting(at, change.expectVersion) : null;
   const taken =
-    waiting ?? (yield* takeLease(change.id, change.expectVersion, change.expectToken ?? undefined));
+    waiting ??
+    (yield* takeLease(tx, change.id, change.expectVersion, change.expectToken ?? undefined));
   if (!taken) return conflict;
   yield* tx.dialect.appendEvent(tx, at.n, change.values);
   yield* moveOn(tx, taken, change, change.expectToken !== null && !change.lapse);
@@ -137,7 +138,7 @@ function* changeEnded(tx: Transaction, change: FlatChange, row: SqlRow): Step<Ap
   const key = row.key_hash as string | null;
   // A job that takes a place of its key again stands in the log where it took it: behind those who were let in before.
   if (change.name === "retried" && key !== null) yield* tx.dialect.lockKey(key);
-  if (!(yield* changeEnd(change, n))) return conflict;
+  if (!(yield* changeEnd(tx, change, n))) return conflict;
   yield* tx.dialect.appendEvent(tx, n, change.values);
   if (change.name === "dismissed") {
     tx.woke.ended = true;
@@ -166,7 +167,7 @@ function* changeEnded(tx: Transaction, change: FlatChange, row: SqlRow): Step<Ap
 }
 
 /** Marks an ended job as dismissed, or opens it for another run, if it is at the expected version. Gives whether it was. */
-export function* changeEnd(change: FlatChange, n: number): Step<boolean> {
+export function* changeEnd(tx: Transaction, change: FlatChange, n: number): Step<boolean> {
   const { name, state, version, at, detail, runAt, expectVersion } = change;
   if (name === "dismissed") {
     const dismissed = yield {
@@ -176,6 +177,7 @@ export function* changeEnd(change: FlatChange, n: number): Step<boolean> {
     };
     return dismissed.length > 0;
   }
+  yield* tx.dialect.keepLogOfEnd(n);
   const opened = yield {
     sql: "DELETE FROM ended WHERE n = ? AND version = ? RETURNING n",
     values: [n, expectVersion],
@@ -198,11 +200,12 @@ function* deleteJob(tx: Transaction, change: FlatChange, row: SqlRow): Step<Appe
   if (row.state === null) {
     yield* tx.dialect.refuseLocked(change.id);
     const waiting = yield* takeWaiting(placeOf(row), change.expectVersion);
-    const taken = waiting ?? (yield* takeLease(change.id, change.expectVersion, undefined));
+    const taken = waiting ?? (yield* takeLease(tx, change.id, change.expectVersion, undefined));
     if (!taken) return conflict;
     key = taken.slim.key;
     if (taken.lease) yield* moveOn(tx, taken, { ...change, state: "cancelled" }, false);
   } else {
+    yield* tx.dialect.keepLogOfEnd(n);
     const [ended] = yield {
       sql: "DELETE FROM ended WHERE n = ? AND version = ? RETURNING n",
       values: [n, change.expectVersion],
@@ -210,21 +213,17 @@ function* deleteJob(tx: Transaction, change: FlatChange, row: SqlRow): Step<Appe
     if (!ended) return conflict;
   }
   yield* tx.dialect.appendEvent(tx, n, change.values);
-  yield* removeJob(row);
+  yield* removeJob(tx, row);
   if (key !== null) yield* promoteKey(tx, key);
   tx.woke.ended = true;
   return appended;
 }
 
 /** Removes all rows of a job but its slim one and the `deleted` event. Those that wait for it are told how it ended. */
-export function* removeJob(row: SqlRow): Step<void> {
+export function* removeJob(tx: Transaction, row: SqlRow): Step<void> {
   const n = int(row, "n");
   yield* forgetBlockers(row);
-  yield {
-    sql: "DELETE FROM events WHERE job = ? AND name <> 'created' AND name <> 'deleted'",
-    values: [n],
-  };
-  yield { sql: "DELETE FROM events WHERE seq = ?", values: [n] };
+  yield* tx.dialect.removeLog(n);
   yield { sql: "DELETE FROM tags WHERE n = ?", values: [n] };
   yield { sql: "DELETE FROM ended WHERE n = ?", values: [n] };
   yield { sql: "DELETE FROM jobs WHERE n = ?", values: [n] };

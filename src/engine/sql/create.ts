@@ -13,7 +13,6 @@ import { detailOf, type FlatChange, type NewJob } from "./change.js";
 import { laneNumber, withPolicy } from "./log.js";
 import { Overtaken } from "./overtaken.js";
 import { endJob, endStatement } from "./place.js";
-import { readEvents } from "./read.js";
 import { eventFrom, eventValues, headColumns, headOf, headValues } from "./rows.js";
 import { keyScope, placeSlim, promoteKey, type Slim, takeWaiting } from "./slim.js";
 import { int, type Step, text } from "./statement.js";
@@ -200,7 +199,7 @@ function* replaceJob(tx: Transaction, id: string, replacement: FlatChange): Step
   };
   if (!row) throw new Error(`Job ${id} holds a place in its key and has no row.`);
   const n = int(row, "n");
-  const log = yield* readEvents(n);
+  const log = yield* tx.dialect.readLog(n);
   const head = headOf(headValues(row));
   const job = fold(log.map((values) => eventFrom(head, values)));
   const [, , , , , , , eventId, actor] = replacement.values;

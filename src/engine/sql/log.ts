@@ -1,9 +1,10 @@
 /**
- * Writing to the log, and the lanes that jobs line up in.
+ * The log beyond its single events, and the lanes that jobs line up in.
  */
+import { readEvents } from "./read.js";
 import { bodyIndex, type EventValues } from "./rows.js";
 import { int, type Step } from "./statement.js";
-import type { Transaction } from "./transaction.js";
+import type { Dialect, Transaction } from "./transaction.js";
 
 /** What the key's policy did with a create becomes known only when it is stored, so it is put into the event's text. */
 export function withPolicy(values: EventValues, policy: object): EventValues {
@@ -36,4 +37,21 @@ export function* laneNumber(
   if (!row) throw new Error(`Lane ${name} was not stored.`);
   tx.lanes.set(name, int(row, "id"));
   return int(row, "id");
+}
+
+/** The log of a store in which every event has a row of its own. */
+export const ownRows = {
+  readLog: readEvents,
+  *keepLogOfLease() {},
+  *keepLogOfEnd() {},
+  removeLog: removeEvents,
+} satisfies Partial<Dialect>;
+
+/** Removes the rows of a job's events but the `deleted` one. */
+export function* removeEvents(n: number): Step<void> {
+  yield {
+    sql: "DELETE FROM events WHERE job = ? AND name <> 'created' AND name <> 'deleted'",
+    values: [n],
+  };
+  yield { sql: "DELETE FROM events WHERE seq = ?", values: [n] };
 }

@@ -295,10 +295,12 @@ const leaseColumns =
 
 /** Takes an active job's lease away if it is at this version and, if one is given, under this token. */
 export function* takeLease(
+  tx: Transaction,
   id: string,
   version: number,
   token: number | undefined,
 ): Step<Taken | null> {
+  yield* tx.dialect.keepLogOfLease(id);
   const [row] =
     token === undefined
       ? yield {

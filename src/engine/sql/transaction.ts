@@ -10,6 +10,14 @@ export interface Dialect {
   appendEvent(tx: Transaction, n: number, values: EventValues): Step<void>;
   /** Appends a `created` event, whose position becomes the number of its job. */
   appendCreated(tx: Transaction, values: EventValues, context: string): Step<number>;
+  /** Reads the events of the job `n`, oldest first. */
+  readLog(n: number): Step<readonly EventValues[]>;
+  /** Keeps what the lease of a job tells of its log, before the lease goes. */
+  keepLogOfLease(id: string): Step<void>;
+  /** Keeps what the end of the job `n` tells of its log, before the end goes. */
+  keepLogOfEnd(n: number): Step<void>;
+  /** Removes the events of the job `n` but the `deleted` one, after its lease or its end has gone. */
+  removeLog(n: number): Step<void>;
   /** Ends a SELECT whose rows stay as they are for this transaction; rows that another has locked are not seen. */
   readonly forUpdate: string;
   /** Ends a SELECT whose rows must not be removed before the end of this transaction. */

@@ -2,6 +2,7 @@
  * How SQLite is written to. One transaction writes at a time, so that positions are counted in the process
  * and nothing has to be locked.
  */
+import { ownRows } from "../sql/log.js";
 import { eventColumns } from "../sql/rows.js";
 import type { Dialect } from "../sql/transaction.js";
 
@@ -21,6 +22,7 @@ export const sqliteDialect: Dialect = {
     yield { sql: insertCreated, values: [tx.seq, tx.seq, ...values, context] };
     return tx.seq;
   },
+  ...ownRows,
   forUpdate: "",
   forKeyShare: "",
   *refuseLocked() {},
