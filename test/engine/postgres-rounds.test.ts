@@ -1,0 +1,140 @@
+// Events that the jobs of one batch have in common stand once in a PostgreSQL store. Whoever reads a log or the feed
+// gets them as if each had a row of its own, whatever becomes of the jobs afterwards.
+import {
+  connect,
+  defineJob,
+  defineService,
+  type FeedItem,
+  type JobEvent,
+  openEngine,
+} from "millrace";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { z } from "zod";
+import { execute, freshSchema } from "../support/postgres.js";
+
+const number = z.object({ number: z.number() });
+const shop = defineService("shop", {
+  print: defineJob({
+    payload: number,
+    result: z.string(),
+    concurrency: 50,
+    retry: { backoff: () => 0 },
+  }),
+});
+
+const jobCount = 60;
+
+/** A store with jobs that a worker has run in batches, of which each fifth failed once. */
+async function workedStore() {
+  const { url, schema, storeUrl } = await freshSchema();
+  const service = await connect(shop, { url: storeUrl });
+  onTestFinished(() => service.stop());
+  const payloads = Array.from({ length: jobCount }, (_, place) => ({ payload: { number: place } }));
+  const created = await service.jobs.print.createMany(payloads).orThrow();
+  const refs = created.map((result) => result.unwrap());
+  service.jobs.print.handle(({ payload, tries }) => {
+    if (failsOnce(payload.number) && tries === 1) throw new Error("no paper");
+    return `page ${payload.number}`;
+  });
+  await service.start();
+  await Promise.all(refs.map((ref) => ref.wait().orThrow()));
+  const engine = await openEngine(storeUrl);
+  onTestFinished(() => engine.close());
+  const ask = async (sql: string) => {
+    const rows = await execute(url, sql.replaceAll("~", `${schema}.`));
+    return rows as readonly Record<string, unknown>[];
+  };
+  return { service, refs, engine, ask };
+}
+
+function failsOnce(place: number): boolean {
+  return place % 5 === 0;
+}
+
+async function namesOf(ref: { events(): { orThrow(): Promise<readonly JobEvent[]> } }) {
+  return (await ref.events().orThrow()).map(({ name }) => name);
+}
+
+async function feedOf(
+  engine: Awaited<ReturnType<typeof openEngine>>,
+  cursor: string | null = null,
+): Promise<readonly FeedItem[]> {
+  const items: FeedItem[] = [];
+  for await (const item of engine.tail(cursor, new AbortController().signal, "stored"))
+    items.push(item);
+  return items;
+}
+
+describe("events of a batch", () => {
+  it("are stored once for all jobs of it, and read as each job's own", async () => {
+    const { refs, ask } = await workedStore();
+    const [counts] =
+      await ask(`SELECT (SELECT sum(size) FROM ~rounds WHERE name = 'started')::int AS started,
+      (SELECT count(*) FROM ~rounds)::int AS rounds,
+      (SELECT count(*) FROM ~events WHERE name = 'started' AND version = 2)::int AS alone`);
+    expect(counts).toMatchObject({ started: jobCount, alone: 0 });
+    expect(counts?.rounds).toBeLessThan(jobCount);
+    for (const [place, ref] of refs.entries()) {
+      const events = await ref.events().orThrow();
+      expect(events.map(({ name }) => name)).toEqual(
+        failsOnce(place)
+          ? ["created", "started", "retry", "started", "completed"]
+          : ["created", "started", "completed"],
+      );
+      expect(events.map(({ version }) => version)).toEqual(events.map((_, index) => index + 1));
+      expect(events.at(-1)).toMatchObject({ result: `page ${place}`, jobId: ref.id });
+      expect(new Set(events.map(({ id }) => id)).size).toBe(events.length);
+      expect((await ref.get().orThrow()).result).toBe(`page ${place}`);
+    }
+  });
+
+  it("come in the feed in the order of each job's log, and a reader may go on after any of them", async () => {
+    const { refs, engine } = await workedStore();
+    const items = await feedOf(engine);
+    for (const ref of refs) {
+      const own = items.flatMap(({ event }) => (event.jobId === ref.id ? [event] : []));
+      expect(own).toEqual(await ref.events().orThrow());
+    }
+    const ids = items.map(({ event }) => event.id);
+    for (const place of [0, 59, 60, 61, 75, 100, 119, 130, items.length - 1]) {
+      const rest = await feedOf(engine, items[place]?.cursor);
+      expect(rest.map(({ event }) => event.id)).toEqual(ids.slice(place + 1));
+    }
+  });
+
+  it("outlast a new run of their job", async () => {
+    const { service, refs } = await workedStore();
+    const [, first] = refs;
+    if (!first) throw new Error("no job");
+    await first.retry({ force: true }).orThrow();
+    await first.wait().orThrow();
+    const names = ["created", "started", "completed"];
+    expect(await namesOf(service.ref(first.id))).toEqual([
+      ...names,
+      "retried",
+      "started",
+      "completed",
+    ]);
+  });
+
+  it("go with a deleted job, and stay for the others of their batch", async () => {
+    const { refs, engine, ask } = await workedStore();
+    const kept = refs.filter((_, place) => place % 2 === 1);
+    const before = await Promise.all(kept.map((ref) => ref.events().orThrow()));
+    for (const [place, ref] of refs.entries()) if (place % 2 === 0) await ref.delete().orThrow();
+    expect(await Promise.all(kept.map((ref) => ref.events().orThrow()))).toEqual(before);
+    const [left] = await ask(
+      "SELECT string_agg(bodies::text || jobs::text, ' ') AS text FROM ~rounds",
+    );
+    expect(left?.text).toContain("page 7");
+    expect(left?.text).not.toContain("page 8");
+    const items = await feedOf(engine);
+    const deleted = items.filter(({ event }) => event.name === "deleted");
+    expect(deleted).toHaveLength(refs.length - kept.length);
+    expect(items).toHaveLength(before.flat().length + deleted.length);
+    for (const ref of kept) await ref.delete().orThrow();
+    expect(await ask("SELECT seq FROM ~rounds UNION ALL SELECT job FROM ~rounds_of_job")).toEqual(
+      [],
+    );
+  });
+});
