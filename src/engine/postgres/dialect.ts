@@ -2,23 +2,22 @@
  * How PostgreSQL is written to: many transactions at once, so that positions come from a sequence
  * and whoever looks for a place of a key or at a record locks it first.
  */
+import { insertJobAs } from "../sql/create.js";
 import { eventColumns } from "../sql/rows.js";
 import type { Dialect } from "../sql/transaction.js";
 
 const insertEvent = `INSERT INTO events (job, ${eventColumns}) VALUES (?,?,?,?,?,?,?,?,?,?,?)`;
 
-const insertCreated = `INSERT INTO events (seq, job, ${eventColumns}, context)
-  SELECT n, n, ?::text, ?::int, ?::int, ?::int, ?::text, ?::text, ?::bigint, ?::text, ?::text, ?::text, ?::text
-  FROM nextval('events_seq') AS n RETURNING seq`;
+const insertJob = `${insertJobAs("nextval('events_seq')")} RETURNING n`;
 
 /** The dialect of PostgreSQL. */
 export const postgresDialect: Dialect = {
   *appendEvent(_, n, values) {
     yield { sql: insertEvent, values: [n, ...values], silent: true };
   },
-  *appendCreated(_, values, context) {
-    const [row] = yield { sql: insertCreated, values: [...values, context] };
-    return Number(row?.seq);
+  *insertJob(_, values) {
+    const [row] = yield { sql: insertJob, values };
+    return Number(row?.n);
   },
   forUpdate: "FOR UPDATE SKIP LOCKED",
   forKeyShare: "FOR KEY SHARE",

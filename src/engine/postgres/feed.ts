@@ -5,6 +5,7 @@
  */
 import { invalidCursor } from "../errors.js";
 import {
+  createdColumns,
   type EventValues,
   eventColumns,
   type HeadValues,
@@ -61,7 +62,8 @@ export interface FeedRow {
 }
 
 const selectSnapshot = `SELECT pg_current_snapshot()::text AS snapshot,
-  coalesce((SELECT e.xid::text FROM events e ORDER BY e.xid DESC LIMIT 1), '0') AS newest`;
+  coalesce(greatest((SELECT xid FROM jobs ORDER BY xid DESC LIMIT 1), (SELECT xid FROM events ORDER BY xid DESC LIMIT 1))::text,
+    '0') AS newest`;
 
 /**
  * What every transaction that has committed by now has written, for a reader who has read all of `seen`.
@@ -89,8 +91,26 @@ const columns = eventColumns
   .map((column) => `e.${column}`)
   .join(", ");
 
-const select = `SELECT e.seq, ${columns}, ${headColumns} FROM events e LEFT JOIN jobs j ON j.n = e.job
-  LEFT JOIN lanes l ON l.id = j.lane LEFT JOIN events c ON c.seq = j.n`;
+/** Creations and all other events under a condition for the transaction and the position of each, in the order of positions. */
+function select(condition: (xid: string, seq: string) => string): string {
+  return `(SELECT j.n AS seq, ${createdColumns}, ${headColumns} FROM jobs j JOIN lanes l ON l.id = j.lane
+      WHERE ${condition("j.xid", "j.n")} ORDER BY j.n LIMIT ?)
+    UNION ALL (SELECT e.seq, ${columns}, ${headColumns} FROM events e LEFT JOIN jobs j ON j.n = e.job
+      LEFT JOIN lanes l ON l.id = j.lane WHERE ${condition("e.xid", "e.seq")} ORDER BY e.seq LIMIT ?)
+    ORDER BY seq LIMIT ?`;
+}
+
+const selectFirst = select(
+  (xid, seq) => `pg_visible_in_snapshot(${xid}, ?::pg_snapshot) AND ${seq} > ?`,
+);
+
+const selectNext = select(
+  (
+    xid,
+    seq,
+  ) => `${xid} >= pg_snapshot_xmin(?::pg_snapshot) AND NOT pg_visible_in_snapshot(${xid}, ?::pg_snapshot)
+    AND pg_visible_in_snapshot(${xid}, ?::pg_snapshot) AND ${seq} > ?`,
+);
 
 /** Reads the next events between two snapshots, in the order of positions. */
 export function* readFeed(
@@ -98,16 +118,11 @@ export function* readFeed(
   until: string,
   limit: number,
 ): Step<readonly FeedRow[]> {
-  const rows = yield seen === null
-    ? {
-        sql: `${select} WHERE pg_visible_in_snapshot(e.xid, ?::pg_snapshot) AND e.seq > ? ORDER BY e.seq LIMIT ?`,
-        values: [until, seq, limit],
-      }
-    : {
-        sql: `${select} WHERE e.xid >= pg_snapshot_xmin(?::pg_snapshot) AND NOT pg_visible_in_snapshot(e.xid, ?::pg_snapshot)
-          AND pg_visible_in_snapshot(e.xid, ?::pg_snapshot) AND e.seq > ? ORDER BY e.seq LIMIT ?`,
-        values: [seen, seen, until, seq, limit],
-      };
+  const between = seen === null ? [until, seq, limit] : [seen, seen, until, seq, limit];
+  const rows = yield {
+    sql: seen === null ? selectFirst : selectNext,
+    values: [...between, ...between, limit],
+  };
   return rows.map((row) => ({
     seq: int(row, "seq"),
     head: row.job_id === null ? null : headValues(row),

@@ -220,11 +220,7 @@ function* deleteJob(tx: Transaction, change: FlatChange, row: SqlRow): Step<Appe
 export function* removeJob(row: SqlRow): Step<void> {
   const n = int(row, "n");
   yield* forgetBlockers(row);
-  yield {
-    sql: "DELETE FROM events WHERE job = ? AND name <> 'created' AND name <> 'deleted'",
-    values: [n],
-  };
-  yield { sql: "DELETE FROM events WHERE seq = ?", values: [n] };
+  yield { sql: "DELETE FROM events WHERE job = ? AND name <> 'deleted'", values: [n] };
   yield { sql: "DELETE FROM tags WHERE n = ?", values: [n] };
   yield { sql: "DELETE FROM ended WHERE n = ?", values: [n] };
   yield { sql: "DELETE FROM jobs WHERE n = ?", values: [n] };

@@ -2,14 +2,14 @@
  * What the operations of one transaction share, and where stores differ in how they write and lock.
  */
 import type { EventValues } from "./rows.js";
-import type { Step } from "./statement.js";
+import type { SqlValue, Step } from "./statement.js";
 
 /** Where stores differ in how they write and lock. Locks last until the end of the transaction. */
 export interface Dialect {
   /** Appends an event of the job `n` to the log. */
   appendEvent(tx: Transaction, n: number, values: EventValues): Step<void>;
-  /** Appends a `created` event, whose position becomes the number of its job. */
-  appendCreated(tx: Transaction, values: EventValues, context: string): Step<number>;
+  /** Writes the wide row of a new job, whose number is the position of its creation in the log. Gives the number. */
+  insertJob(tx: Transaction, values: readonly SqlValue[]): Step<number>;
   /** Ends a SELECT whose rows stay as they are for this transaction; rows that another has locked are not seen. */
   readonly forUpdate: string;
   /** Ends a SELECT whose rows must not be removed before the end of this transaction. */
