@@ -11,6 +11,7 @@ import { type CapsLeft, countCaps, type OpenLane, takePlace } from "../sql/caps.
 import { endStatement } from "../sql/place.js";
 import {
   bodyText,
+  createdValues,
   type EventValues,
   eventFrom,
   eventValues,
@@ -23,7 +24,7 @@ import { promoteDue, sweepSlots } from "./due.js";
 import { promoteKeys, waitingKeys } from "./keys.js";
 import { type Candidate, compareRows, lookAhead, type Outlook, type ReadyRow } from "./look.js";
 import type { Marks } from "./marks.js";
-import { readEventsOf } from "./read.js";
+import { readLaterOf } from "./read.js";
 import { array, list, table } from "./text.js";
 import type { PostgresTransaction } from "./transaction.js";
 
@@ -236,20 +237,21 @@ function* claimedJobs(
   starts: readonly Start[],
 ): Step<readonly ClaimedJob[]> {
   const tried = starts.filter(({ row }) => row[7] > 1 || row[13] === 1).map(({ row }) => row[1]);
-  const logs = tried.length > 0 ? yield* readEventsOf(tried) : new Map<number, EventValues[]>();
+  const logs = tried.length > 0 ? yield* readLaterOf(tried) : new Map<number, EventValues[]>();
   return starts.map(({ open, row, head, started }) => {
     const leaseUntil = tx.now + open.lane.leaseMs;
     const log = logs.get(row[1]);
+    const [, , , , , , , , , , , , , , , , state, at, id, actor, body] = row;
+    const created = evolve(null, eventFrom(head, createdValues(state, at, id, actor, body))).job;
     const job = log
-      ? fold(log.map((values) => eventFrom(head, values)))
-      : evolve(evolve(null, eventFrom(head, createdValues(row))).job, started).job;
+      ? fold(
+          log.map((values) => eventFrom(head, values)),
+          created,
+        )
+      : evolve(created, started).job;
     if (!job) throw new Error(`The log of job ${head.jobId} does not begin with its creation.`);
     return { job, leaseUntil };
   });
-}
-
-function createdValues(row: ReadyRow): EventValues {
-  return ["created", 1, 1, 0, row[16], null, row[17], row[18], row[19], row[20]];
 }
 
 /** Ends a claimable job whose deadline has come, and gives its reserved slot to the next of its key. */

@@ -2,29 +2,28 @@
  * How PostgreSQL is written to: many transactions at once, so that positions come from a sequence
  * and whoever looks for a place of a key or at a record locks it first.
  */
+import { insertJobAs } from "../sql/create.js";
 import { removeEvents } from "../sql/log.js";
 import { eventColumns } from "../sql/rows.js";
 import type { Dialect } from "../sql/transaction.js";
-import { readEventsOf } from "./read.js";
+import { readLaterOf } from "./read.js";
 import { keepRoundsOfEnd, keepRoundsOfLease, leaveRounds } from "./rounds.js";
 
 const insertEvent = `INSERT INTO events (job, ${eventColumns}) VALUES (?,?,?,?,?,?,?,?,?,?,?)`;
 
-const insertCreated = `INSERT INTO events (seq, job, ${eventColumns}, context)
-  SELECT n, n, ?::text, ?::int, ?::int, ?::int, ?::text, ?::text, ?::bigint, ?::text, ?::text, ?::text, ?::text
-  FROM nextval('events_seq') AS n RETURNING seq`;
+const insertJob = `${insertJobAs("nextval('events_seq')")} RETURNING n`;
 
 /** The dialect of PostgreSQL. */
 export const postgresDialect: Dialect = {
   *appendEvent(_, n, values) {
     yield { sql: insertEvent, values: [n, ...values], silent: true };
   },
-  *appendCreated(_, values, context) {
-    const [row] = yield { sql: insertCreated, values: [...values, context] };
-    return Number(row?.seq);
+  *insertJob(_, values) {
+    const [row] = yield { sql: insertJob, values };
+    return Number(row?.n);
   },
-  *readLog(n) {
-    return (yield* readEventsOf([n])).get(n) ?? [];
+  *readLater(n) {
+    return (yield* readLaterOf([n])).get(n) ?? [];
   },
   keepLogOfLease: keepRoundsOfLease,
   keepLogOfEnd: keepRoundsOfEnd,

@@ -5,6 +5,7 @@
  */
 import { invalidCursor } from "../errors.js";
 import {
+  createdColumns,
   type EventValues,
   eventColumns,
   type HeadValues,
@@ -62,8 +63,8 @@ export interface FeedRow {
 }
 
 const selectSnapshot = `SELECT pg_current_snapshot()::text AS snapshot,
-  greatest((SELECT e.xid FROM events e ORDER BY e.xid DESC LIMIT 1), (SELECT r.xid FROM rounds r ORDER BY r.xid DESC LIMIT 1),
-    '0'::xid8)::text AS newest`;
+  greatest((SELECT xid FROM jobs ORDER BY xid DESC LIMIT 1), (SELECT xid FROM events ORDER BY xid DESC LIMIT 1),
+    (SELECT xid FROM rounds ORDER BY xid DESC LIMIT 1), '0'::xid8)::text AS newest`;
 
 /**
  * What every transaction that has committed by now has written, for a reader who has read all of `seen`.
@@ -91,17 +92,20 @@ const columns = eventColumns
   .map((column) => `e.${column}`)
   .join(", ");
 
-/** The next events after a position that meet a condition on `e`, in the order of positions. */
+/** Creations, rounds and all other events after a position that meet a condition on `e`, in the order of positions. */
 function select(condition: string): string {
-  return `SELECT e.seq, ${columns}, ${headColumns} FROM (
-      (SELECT seq, job, ${eventColumns} FROM events e WHERE ${condition} AND e.seq > ? ORDER BY e.seq LIMIT ?)
-      UNION ALL (SELECT seq, job, ${eventColumns} FROM (${eventsOfRounds(condition)}) AS r)
-    ) AS e LEFT JOIN jobs j ON j.n = e.job LEFT JOIN lanes l ON l.id = j.lane LEFT JOIN events c ON c.seq = j.n
-    ORDER BY e.seq LIMIT ?`;
+  return `(SELECT j.n AS seq, ${createdColumns}, ${headColumns} FROM (
+        SELECT * FROM jobs e WHERE ${condition} AND e.n > ? ORDER BY e.n LIMIT ?
+      ) AS j JOIN lanes l ON l.id = j.lane)
+    UNION ALL (SELECT e.seq, ${columns}, ${headColumns} FROM (
+        (SELECT seq, job, ${eventColumns} FROM events e WHERE ${condition} AND e.seq > ? ORDER BY e.seq LIMIT ?)
+        UNION ALL (SELECT seq, job, ${eventColumns} FROM (${eventsOfRounds(condition)}) AS r)
+      ) AS e LEFT JOIN jobs j ON j.n = e.job LEFT JOIN lanes l ON l.id = j.lane)
+    ORDER BY seq LIMIT ?`;
 }
 
-const selectAll = select("pg_visible_in_snapshot(e.xid, ?::pg_snapshot)");
-const selectUnseen =
+const selectFirst = select("pg_visible_in_snapshot(e.xid, ?::pg_snapshot)");
+const selectNext =
   select(`e.xid >= pg_snapshot_xmin(?::pg_snapshot) AND NOT pg_visible_in_snapshot(e.xid, ?::pg_snapshot)
     AND pg_visible_in_snapshot(e.xid, ?::pg_snapshot)`);
 
@@ -112,10 +116,11 @@ export function* readFeed(
   limit: number,
 ): Step<readonly FeedRow[]> {
   const between = seen === null ? [until] : [seen, seen, until];
+  const alone = [...between, seq, limit];
   const ofRounds = [seq, ...between, seq, limit, limit, seq];
   const rows = yield {
-    sql: seen === null ? selectAll : selectUnseen,
-    values: [...between, seq, limit, ...ofRounds, limit],
+    sql: seen === null ? selectFirst : selectNext,
+    values: [...alone, ...alone, ...ofRounds, limit],
   };
   return rows.map((row) => ({
     seq: int(row, "seq"),

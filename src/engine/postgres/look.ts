@@ -4,6 +4,7 @@
  */
 import { recordId } from "../record.js";
 import type { CapsLeft, OpenLane } from "../sql/caps.js";
+import { creationColumns } from "../sql/rows.js";
 import { arrays, type SqlValue, type Step } from "../sql/statement.js";
 import { front, type Mark, type Marks } from "./marks.js";
 import { list, table } from "./text.js";
@@ -14,7 +15,8 @@ import type { PostgresTransaction } from "./transaction.js";
  * `OFFSET 0` keeps the planner from asking once for each job what is asked once for each lane.
  */
 const look = `SELECT r.ctid::text, r.n, r.id, i.lane, r.rank, r.run_at, r.state, r.version, r.run, r.tries, r.token, r.deadline,
-    r.key, r.noted, r.started_at, e.context, e.state, e.at, e.id, e.actor, e.body, i.due_at,
+    r.key, r.noted, r.started_at,
+    j.context, j.created_state, j.created_at, j.created_id, j.created_by, j.created_body, i.due_at,
     (SELECT min(s.until) FROM slots s WHERE s.until IS NOT NULL),
     CASE WHEN i.places = 0 AND NOT i.paused AND EXISTS (
       SELECT 1 FROM ready o WHERE o.lane = i.lane AND (o.rank, o.run_at, o.id) > (i.rank, i.run_at, i.id)) THEN 1 END
@@ -25,7 +27,7 @@ const look = `SELECT r.ctid::text, r.n, r.id, i.lane, r.rank, r.run_at, r.state,
   LEFT JOIN LATERAL (SELECT ctid, n, id, rank, run_at, state, version, run, tries, token, deadline, key, noted, started_at
     FROM ready WHERE lane = i.lane AND (rank, run_at, id) > (i.rank, i.run_at, i.id)
     ORDER BY rank, run_at, id LIMIT CASE WHEN i.paused THEN 0 ELSE i.places END FOR UPDATE SKIP LOCKED) AS r ON true
-  LEFT JOIN LATERAL (SELECT context, state, at, id, actor, body FROM events WHERE seq = r.n OFFSET 0) AS e ON true`;
+  LEFT JOIN LATERAL (SELECT ${creationColumns}, created_at FROM jobs WHERE n = r.n OFFSET 0) AS j ON true`;
 
 /** A job that can be claimed, with the event that created it. */
 export type ReadyRow = readonly [

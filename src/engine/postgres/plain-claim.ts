@@ -11,7 +11,14 @@ import type { Actor } from "../../core/job.js";
 import type { ClaimAnswer, ClaimAsk, ClaimedJob } from "../engine.js";
 import { recordId } from "../record.js";
 import type { CapsLeft, OpenLane } from "../sql/caps.js";
-import { type EventValues, eventFrom, headOf, type JobHead } from "../sql/rows.js";
+import {
+  createdValues,
+  creationColumns,
+  type EventValues,
+  eventFrom,
+  headOf,
+  type JobHead,
+} from "../sql/rows.js";
 import { arrays, type SqlValue, type Step } from "../sql/statement.js";
 import { front, type Mark, type Marks } from "./marks.js";
 import { logAsJson } from "./rounds.js";
@@ -40,7 +47,7 @@ const asked = `SELECT i.*, c.now,
 
 /**
  * A row that changed after the statement began is locked as it is now but cannot be deleted, so that everything follows from
- * what was deleted. The log of a job that was tried before comes as JSON; the creation of each stands at its own number.
+ * what was deleted. The log of a job that was tried before comes as JSON; the creation of each stands in its wide row.
  */
 const take = `WITH asked AS MATERIALIZED (${asked}),
   outlook AS MATERIALIZED (
@@ -79,12 +86,12 @@ const take = `WITH asked AS MATERIALIZED (${asked}),
     SELECT n, 'started', version + 1, run, tries + 1, 'active', state, at, c.event_id || n, c.actor,
       '{"token":' || token + 1 || ',"worker":' || c.name || '}' FROM gone, claimer c WHERE NOT is_first
   )
-  SELECT r.place, r.id, r.rank, r.run_at, e.context, e.state, e.at, e.id, e.actor, e.body,
+  SELECT r.place, r.id, r.rank, r.run_at, j.context, j.created_state, j.created_at, j.created_id, j.created_by, j.created_body,
     CASE WHEN r.version > 1 OR r.noted = 1 THEN (
       ${logAsJson("r.n")}) END,
     (SELECT count(*) FROM found), o.due_at, o.lapses_at, CASE WHEN o.lined THEN 1 END
   FROM outlook o LEFT JOIN gone r ON true
-  LEFT JOIN LATERAL (SELECT context, state, at, id, actor, body FROM events WHERE seq = r.n OFFSET 0) AS e ON true`;
+  LEFT JOIN LATERAL (SELECT ${creationColumns}, created_at FROM jobs WHERE n = r.n OFFSET 0) AS j ON true`;
 
 /** A claimed job with the event that created it, and the events since if there are any. */
 type TakenRow = readonly [
@@ -199,18 +206,7 @@ function claimedJob(
   const [place, id, , runAt, context, state, createdAt, createdId, createdBy, body, log] = row;
   const { service, type, leaseMs } = (lanes[place ?? 0] as OpenLane).lane;
   const head = headOf([id, service, type, context]);
-  const created = eventFrom(head, [
-    "created",
-    1,
-    1,
-    0,
-    state,
-    null,
-    createdAt,
-    createdId,
-    createdBy,
-    body,
-  ]);
+  const created = eventFrom(head, createdValues(state, createdAt, createdId, createdBy, body));
   const before = evolve(null, created).job;
   const job = log === null ? before : fold(eventsFrom(head, log), before);
   if (!job) throw new Error(`The log of job ${id} does not begin with its creation.`);

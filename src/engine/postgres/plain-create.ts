@@ -7,19 +7,27 @@ import { arrays, type SqlValue, type Step } from "../sql/statement.js";
 import type { Transaction } from "../sql/transaction.js";
 import { array, list, table } from "./text.js";
 
-const input = table("i", {
+/** What is told of each job, in the order of a create's members. */
+const types = {
   id: "text",
   lane: "int",
   priority: "int",
   run_at: "bigint",
-  at: "bigint",
+  created_at: "bigint",
   deadline: "bigint",
   max_tries: "int",
   context: "text",
-  event_id: "text",
-  actor: "text",
-  body: "text",
-});
+  created_id: "text",
+  created_by: "text",
+  created_body: "text",
+} as const;
+
+const input = table("i", types);
+const given = Object.keys(types).join(", ");
+const one = Object.values(types)
+  .map((type) => `?::${type}`)
+  .join(", ");
+const columns = `n, ${given}, created_state`;
 
 /**
  * Stores all jobs, or fails if an id is taken: by a job, or by a deleted one whose worker has not let go, where the division
@@ -27,16 +35,11 @@ const input = table("i", {
  */
 const insertAll = `WITH input AS MATERIALIZED (SELECT nextval('events_seq') AS n, i.* FROM ${input}),
   stored AS (
-    INSERT INTO jobs (n, id, lane, priority, run_at, created_at, deadline, max_tries)
-    SELECT n, id, lane, priority, run_at, at, deadline, max_tries FROM input
-  ),
-  logged AS (
-    INSERT INTO events (seq, job, name, version, run, tries, state, at, id, actor, body, context)
-    SELECT n, n, 'created', 1, 1, 0, 'pending', at, event_id, actor, body, context FROM input
+    INSERT INTO jobs (${columns}) SELECT n, ${given}, 'pending' FROM input
   ),
   lined AS (
     INSERT INTO ready (n, id, lane, rank, run_at, state, version, run, tries, token, deadline, updated_at, noted)
-    SELECT n, id, lane, -priority, run_at, 'pending', 1, 1, 0, 0, deadline, at, 0 FROM input
+    SELECT n, id, lane, -priority, run_at, 'pending', 1, 1, 0, 0, deadline, created_at, 0 FROM input
   )
   SELECT 1 / (1 - held.count) FROM (
     SELECT count(*) FROM (SELECT 1 FROM slots WHERE job = ANY(${array("text")}) AND until IS NOT NULL AND until > ? LIMIT 1) AS held
@@ -59,31 +62,22 @@ export function* createAllPlain(
 /** Numbers the jobs, stores those whose ids are free, and gives the ids of the others. */
 const insert = `WITH input AS MATERIALIZED (SELECT nextval('events_seq') AS n, i.* FROM ${input}),
   stored AS (
-    INSERT INTO jobs (n, id, lane, priority, run_at, created_at, deadline, max_tries)
-    SELECT n, id, lane, priority, run_at, at, deadline, max_tries FROM input
+    INSERT INTO jobs (${columns}) SELECT n, ${given}, 'pending' FROM input
     WHERE NOT EXISTS (SELECT 1 FROM slots WHERE job = input.id AND until IS NOT NULL AND until > ?)
     ON CONFLICT (id) DO NOTHING RETURNING n
   ),
-  logged AS (
-    INSERT INTO events (seq, job, name, version, run, tries, state, at, id, actor, body, context)
-    SELECT n, n, 'created', 1, 1, 0, 'pending', at, event_id, actor, body, context FROM input JOIN stored USING (n)
-  ),
   lined AS (
     INSERT INTO ready (n, id, lane, rank, run_at, state, version, run, tries, token, deadline, updated_at, noted)
-    SELECT n, id, lane, -priority, run_at, 'pending', 1, 1, 0, 0, deadline, at, 0 FROM input JOIN stored USING (n)
+    SELECT n, id, lane, -priority, run_at, 'pending', 1, 1, 0, 0, deadline, created_at, 0 FROM input JOIN stored USING (n)
   )
   SELECT id FROM input WHERE n NOT IN (SELECT n FROM stored)`;
 
 /** The same for one job, without lists to take apart and join. */
 const insertOne = `WITH stored AS (
-    INSERT INTO jobs (n, id, lane, priority, run_at, created_at, deadline, max_tries)
-    SELECT nextval('events_seq'), i.* FROM (VALUES (?::text, ?::int, ?::int, ?::bigint, ?::bigint, ?::bigint, ?::int)) AS i (id)
+    INSERT INTO jobs (${columns}) SELECT nextval('events_seq'), i.*, 'pending'
+    FROM (VALUES (${one})) AS i (id)
     WHERE NOT EXISTS (SELECT 1 FROM slots WHERE job = i.id AND until IS NOT NULL AND until > ?)
     ON CONFLICT (id) DO NOTHING RETURNING n, id, lane, priority, run_at, created_at, deadline
-  ),
-  logged AS (
-    INSERT INTO events (seq, job, name, version, run, tries, state, at, context, id, actor, body)
-    SELECT n, n, 'created', 1, 1, 0, 'pending', created_at, ?, ?, ?, ? FROM stored
   ),
   lined AS (
     INSERT INTO ready (n, id, lane, rank, run_at, state, version, run, tries, token, deadline, updated_at, noted)
@@ -131,8 +125,7 @@ function columnsOf(tx: Transaction, items: readonly PlainCreate[]): readonly str
 
 function* createOne(tx: Transaction, item: PlainCreate): Step<AppendOutcome> {
   const [id, , , , , ...plain] = item;
-  const job = [id, laneOf(tx, item), ...plain.slice(0, 5)];
-  const values = [...job, tx.now, ...plain.slice(5)];
+  const values = [id, laneOf(tx, item), ...plain, tx.now];
   const stored = yield { sql: insertOne, values, raw: true, planned: true };
   if (stored.length === 0) return exists;
   tx.woke.ready = true;

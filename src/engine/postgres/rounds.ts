@@ -35,7 +35,7 @@ export const eventsInRounds = eventsIn(`
 /** The log after its creation of a job `n` that has neither a lease nor an end, as one JSON text. */
 export function logAsJson(n: string): string {
   return `SELECT json_agg(json_build_array(${eventColumns}) ORDER BY seq)::text FROM (
-    SELECT seq, ${eventColumns} FROM events WHERE job = ${n} AND name <> 'created'
+    SELECT seq, ${eventColumns} FROM events WHERE job = ${n}
     UNION ALL SELECT seq, ${eventColumns} FROM (${eventsIn(`SELECT job, round FROM rounds_of_job WHERE job = ${n}`)}) AS r
   ) AS log`;
 }

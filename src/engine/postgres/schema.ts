@@ -145,6 +145,22 @@ export const migrations: readonly string[] = [
     DROP COLUMN started_at, DROP COLUMN ended_at, DROP COLUMN updated_at, DROP COLUMN detail, DROP COLUMN aggregate;
   `,
   `
+  -- The creation of a job stands in its wide row, and has no other in the log.
+  LOCK TABLE jobs, events;
+  ALTER TABLE jobs ADD COLUMN xid xid8, ADD COLUMN created_id text COLLATE "C", ADD COLUMN created_by text COLLATE "C",
+    ADD COLUMN created_state text COLLATE "C", ADD COLUMN context text COLLATE "C", ADD COLUMN created_body text COLLATE "C";
+  UPDATE jobs SET xid = c.xid, created_id = c.id, created_by = c.actor, created_state = c.state, context = c.context,
+    created_body = c.body FROM events c WHERE c.seq = jobs.n;
+  ALTER TABLE jobs ALTER COLUMN xid SET DEFAULT pg_current_xact_id(), ALTER COLUMN xid SET NOT NULL,
+    ALTER COLUMN created_id SET NOT NULL, ALTER COLUMN created_by SET NOT NULL, ALTER COLUMN created_state SET NOT NULL,
+    ALTER COLUMN context SET NOT NULL, ALTER COLUMN created_body SET NOT NULL;
+  CREATE INDEX jobs_of_transaction ON jobs (xid);
+  DELETE FROM events WHERE name = 'created';
+  DROP INDEX events_of_job;
+  ALTER TABLE events DROP COLUMN context;
+  CREATE INDEX events_of_job ON events (job, seq);
+  `,
+  `
   -- Events of many jobs that one transaction wrote and that are alike: one row for all of them. The first stands at the
   -- row's position and each of the others one further, so that positions are drawn that far apart.
   ALTER SEQUENCE events_seq INCREMENT BY ${roundMax};

@@ -10,7 +10,7 @@ import { insertLease, insertReady } from "../sql/slim.js";
 import type { SqlRow, SqlValue, Statement } from "../sql/statement.js";
 import { deleteReady } from "./keys.js";
 import { deleteLease } from "./obey.js";
-import { insertCreated, insertEvent } from "./transaction.js";
+import { insertEvent } from "./transaction.js";
 
 /** A statement that is gathered. */
 interface Form {
@@ -55,7 +55,6 @@ const leaveMany = `DELETE FROM ready USING ${table("i", typed(place))}
 /** In the order in which they are sent. */
 const forms: readonly (readonly [sql: string, form: Form])[] = [
   [insertEvent, { table: "events", key: 0, many: insertMany(insertEvent) }],
-  [insertCreated, { table: "events", key: 0, many: insertMany(insertCreated) }],
   [insertJob, { table: "jobs", key: 0, many: insertMany(insertJob) }],
   [insertEnded, { table: "ended", key: 0, many: insertMany(insertEnded) }],
   [insertReady, { table: "ready", key: 1, many: insertMany(insertReady) }],

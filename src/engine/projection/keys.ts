@@ -5,7 +5,7 @@
 import type { EventOf } from "../../core/event.js";
 import { recordKey } from "../sql/create.js";
 import { isTakeover } from "../sql/place.js";
-import { readEvents } from "../sql/read.js";
+import { readLater } from "../sql/read.js";
 import { bodyIndex, type EventValues } from "../sql/rows.js";
 import {
   freeSlot,
@@ -50,22 +50,18 @@ export function readyPlace({ lane, rank, runAt, id }: Slim): readonly SqlValue[]
 
 /** How often the lapse of a job's lease let another take over its key. */
 export function* countTakeovers(n: number): Step<number> {
-  const log = yield* readEvents(n);
+  const log = yield* readLater(n);
   return log.filter(wasTakeover).length;
 }
 
 function wasTakeover(values: EventValues): boolean {
   const [name, , , , , , , , actor] = values;
   if (!String(actor).startsWith("keeper:")) return false;
-  const { token } = bodyOf<{ readonly token?: number }>(values);
+  const { token } = JSON.parse(String(values[bodyIndex])) as { readonly token?: number };
   return isTakeover({ name: String(name), lapse: token !== undefined });
 }
 
-function bodyOf<Body>(values: EventValues): Body {
-  return JSON.parse(String(values[bodyIndex])) as Body;
-}
-
-const newestOfKey = `SELECT j.n, j.created_at, l.service, l.type FROM jobs j JOIN lanes l ON l.id = j.lane
+const newestOfKey = `SELECT j.n, j.created_at, j.created_body, l.service, l.type FROM jobs j JOIN lanes l ON l.id = j.lane
   WHERE j.key_hash = ? ORDER BY j.n DESC LIMIT 1`;
 
 /**
@@ -88,9 +84,11 @@ export function* forgetOfKey(
       values: [takeovers, key],
     };
   if (int(newest, "n") > n) return;
-  const [created] = yield* readEvents(int(newest, "n"));
-  const body = created && bodyOf<Pick<EventOf<"created">, "key" | "policy">>(created);
-  if (!body?.key) return;
+  const body = JSON.parse(text(newest, "created_body")) as Pick<
+    EventOf<"created">,
+    "key" | "policy"
+  >;
+  if (!body.key) return;
   const names = { service: text(newest, "service"), type: text(newest, "type") };
   const at = { ...tx, now: int(newest, "created_at") };
   yield* recordKey(at, names, body.key, body.policy ?? { outcome: "accepted" });

@@ -2,6 +2,7 @@
  * A transaction of a projection. The log has decided where each event stands and when it happened, so that
  * positions are given instead of counted, and time is the log's own. One transaction writes at a time.
  */
+import { insertJob } from "../sql/create.js";
 import { ownRows } from "../sql/log.js";
 import { eventColumns } from "../sql/rows.js";
 import type { Dialect, Transaction } from "../sql/transaction.js";
@@ -21,16 +22,13 @@ export interface ProjectionTransaction extends Transaction {
 /** Appends an event at its position. */
 export const insertEvent = `INSERT INTO events (seq, job, ${eventColumns}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)`;
 
-/** Appends the first event of a job, which holds the context. */
-export const insertCreated = `INSERT INTO events (seq, job, ${eventColumns}, context) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)`;
-
 /** Events keep the positions of the log. Nothing has to be locked: whoever writes has locked the projection's own row. */
 export const projectionDialect: Dialect = {
   *appendEvent(tx, n, values) {
     yield { sql: insertEvent, values: [tx.seq, n, ...values] };
   },
-  *appendCreated(tx, values, context) {
-    yield { sql: insertCreated, values: [tx.seq, tx.seq, ...values, context] };
+  *insertJob(tx, values) {
+    yield { sql: insertJob, values: [tx.seq, ...values] };
     return tx.seq;
   },
   ...ownRows,

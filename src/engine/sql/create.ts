@@ -1,5 +1,5 @@
 /**
- * Creating jobs: the wide row, the first event and the slim row, after the key's policy has let the job in.
+ * Creating jobs: the wide row, which tells of the creation, and the slim row, after the key's policy has let the job in.
  */
 import { type Admission, admit, type KeyFacts, policyOutcome } from "../../core/admission.js";
 import { refusedContinuation } from "../../core/chains.js";
@@ -13,14 +13,28 @@ import { detailOf, type FlatChange, type NewJob } from "./change.js";
 import { laneNumber, withPolicy } from "./log.js";
 import { Overtaken } from "./overtaken.js";
 import { endJob, endStatement } from "./place.js";
-import { eventFrom, eventValues, headColumns, headOf, headValues } from "./rows.js";
+import {
+  createdColumns,
+  creationColumns,
+  eventFrom,
+  eventValues,
+  headColumns,
+  headOf,
+  headValues,
+  valuesOf,
+} from "./rows.js";
 import { keyScope, placeSlim, promoteKey, type Slim, takeWaiting } from "./slim.js";
 import { int, type Step, text } from "./statement.js";
 import type { Transaction } from "./transaction.js";
 
-/** Writes the wide row of a new job. */
-export const insertJob = `INSERT INTO jobs (n, id, lane, priority, run_at, created_at, deadline, max_tries, key, key_hash, key_max, tags,
-  parent_id, chain_id, agent) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`;
+/** Writes the wide row of a new job under the number that this expression gives. */
+export function insertJobAs(n: string): string {
+  return `INSERT INTO jobs (n, id, lane, priority, run_at, created_at, deadline, max_tries, key, key_hash, key_max, tags,
+    parent_id, chain_id, agent, ${creationColumns}) VALUES (${n},?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`;
+}
+
+/** The same under a number that is given. */
+export const insertJob = insertJobAs("?");
 
 /** Creates a job, unless its id is taken or its key's policy says otherwise. */
 export function* createJob(tx: Transaction, change: FlatChange, job: NewJob): Step<AppendOutcome> {
@@ -86,7 +100,7 @@ function createdEvent(change: FlatChange, job: NewJob): EventOf<"created"> {
   return eventFrom(head, change.values) as EventOf<"created">;
 }
 
-/** Writes the first event and the wide row of a job. */
+/** Writes the wide row of a job. */
 function* storeWide(
   tx: Transaction,
   change: FlatChange,
@@ -95,34 +109,35 @@ function* storeWide(
 ): Step<{ readonly n: number; readonly lane: number }> {
   const lane = yield* laneNumber(tx, job);
   const values = policy ? withPolicy(change.values, policy) : change.values;
-  const n = yield* tx.dialect.appendCreated(tx, values, job.context);
-  yield {
-    sql: insertJob,
-    values: [
-      n,
-      change.id,
-      lane,
-      job.priority,
-      change.runAt,
-      change.at,
-      job.deadline,
-      job.maxTries,
-      job.key?.key ?? null,
-      job.key?.hash ?? null,
-      job.key?.maxActive ?? null,
-      job.tags && JSON.stringify(job.tags),
-      job.parentId,
-      job.chainId,
-      job.agent,
-    ],
-  };
+  const [, , , , state, , , eventId, actor, body] = values;
+  const n = yield* tx.dialect.insertJob(tx, [
+    change.id,
+    lane,
+    job.priority,
+    change.runAt,
+    change.at,
+    job.deadline,
+    job.maxTries,
+    job.key?.key ?? null,
+    job.key?.hash ?? null,
+    job.key?.maxActive ?? null,
+    job.tags && JSON.stringify(job.tags),
+    job.parentId,
+    job.chainId,
+    job.agent,
+    eventId,
+    actor,
+    state,
+    job.context,
+    body,
+  ]);
   for (const tag of new Set(job.tags))
     yield { sql: "INSERT INTO tags (tag, n) VALUES (?,?)", values: [tag, n] };
   if (job.blockers) yield* storeBlockers(n, job.blockers);
   return { n, lane };
 }
 
-/** Stores a job that is let in: its first event, its wide row, and its place in line, which it gives. */
+/** Stores a job that is let in: its wide row, and its place in line, which it gives. */
 export function* storeJob(
   tx: Transaction,
   change: FlatChange,
@@ -193,13 +208,13 @@ function* jobsOfKey(hash: string): Step<Pick<KeyFacts, "oldestQueued" | "running
 /** Skips a queued job that a new one replaces. */
 function* replaceJob(tx: Transaction, id: string, replacement: FlatChange): Step<void> {
   const [row] = yield {
-    sql: `SELECT j.n, j.lane, j.priority, j.run_at, ${headColumns} FROM jobs j JOIN lanes l ON l.id = j.lane
-      JOIN events c ON c.seq = j.n WHERE j.id = ?`,
+    sql: `SELECT j.n, j.lane, j.priority, j.run_at, ${headColumns}, ${createdColumns} FROM jobs j
+      JOIN lanes l ON l.id = j.lane WHERE j.id = ?`,
     values: [id],
   };
   if (!row) throw new Error(`Job ${id} holds a place in its key and has no row.`);
   const n = int(row, "n");
-  const log = yield* tx.dialect.readLog(n);
+  const log = [valuesOf(row), ...(yield* tx.dialect.readLater(n))];
   const head = headOf(headValues(row));
   const job = fold(log.map((values) => eventFrom(head, values)));
   const [, , , , , , , eventId, actor] = replacement.values;

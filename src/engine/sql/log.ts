@@ -1,7 +1,7 @@
 /**
  * The log beyond its single events, and the lanes that jobs line up in.
  */
-import { readEvents } from "./read.js";
+import { readLater } from "./read.js";
 import { bodyIndex, type EventValues } from "./rows.js";
 import { int, type Step } from "./statement.js";
 import type { Dialect, Transaction } from "./transaction.js";
@@ -41,7 +41,7 @@ export function* laneNumber(
 
 /** The log of a store in which every event has a row of its own. */
 export const ownRows = {
-  readLog: readEvents,
+  readLater,
   *keepLogOfLease() {},
   *keepLogOfEnd() {},
   removeLog: removeEvents,
@@ -49,9 +49,5 @@ export const ownRows = {
 
 /** Removes the rows of a job's events but the `deleted` one. */
 export function* removeEvents(n: number): Step<void> {
-  yield {
-    sql: "DELETE FROM events WHERE job = ? AND name <> 'created' AND name <> 'deleted'",
-    values: [n],
-  };
-  yield { sql: "DELETE FROM events WHERE seq = ?", values: [n] };
+  yield { sql: "DELETE FROM events WHERE job = ? AND name <> 'deleted'", values: [n] };
 }

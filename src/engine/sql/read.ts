@@ -4,6 +4,7 @@
 import { fold } from "../../core/evolve.js";
 import type { LoadedJob } from "../engine.js";
 import {
+  createdColumns,
   type EventValues,
   eventColumns,
   eventFrom,
@@ -35,25 +36,24 @@ export function* readLogs(ids: readonly string[]): Step<readonly (JobLog | null)
   const logs: (JobLog | null)[] = [];
   for (const id of ids) {
     const [head] = yield {
-      sql: `SELECT j.n, ${headColumns} FROM jobs j JOIN lanes l ON l.id = j.lane
-        JOIN events c ON c.seq = j.n WHERE j.id = ?`,
+      sql: `SELECT j.n, ${headColumns}, ${createdColumns} FROM jobs j JOIN lanes l ON l.id = j.lane WHERE j.id = ?`,
       values: [id],
     };
     if (!head) {
       logs.push(null);
       continue;
     }
-    logs.push({ head: headValues(head), events: yield* readEvents(int(head, "n")) });
+    const later = yield* readLater(int(head, "n"));
+    logs.push({ head: headValues(head), events: [valuesOf(head), ...later] });
   }
   return logs;
 }
 
-/** Reads the events of one job, oldest first. The first stands at the job's own number, and the index holds the rest. */
-export function* readEvents(n: number): Step<readonly EventValues[]> {
-  const created = yield { sql: `SELECT ${eventColumns} FROM events WHERE seq = ?`, values: [n] };
-  const rest = yield {
-    sql: `SELECT ${eventColumns} FROM events WHERE job = ? AND name <> 'created' ORDER BY seq`,
+/** Reads the events of one job since its creation, oldest first. */
+export function* readLater(n: number): Step<readonly EventValues[]> {
+  const rows = yield {
+    sql: `SELECT ${eventColumns} FROM events WHERE job = ? ORDER BY seq`,
     values: [n],
   };
-  return [...created, ...rest].map((row) => valuesOf(row));
+  return rows.map((row) => valuesOf(row));
 }

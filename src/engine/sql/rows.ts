@@ -132,8 +132,26 @@ export interface JobHead {
   readonly context: JobContext;
 }
 
-/** The columns that make a head, from `jobs j`, `lanes l`, and `events c` for the `created` event. */
-export const headColumns = "j.id AS job_id, l.service, l.type, c.context";
+/** The columns that make a head, from `jobs j` and `lanes l`. */
+export const headColumns = "j.id AS job_id, l.service, l.type, j.context";
+
+/** The columns of `jobs` that hold what its creation says besides the rest of the row. What may be long comes last. */
+export const creationColumns = "created_id, created_by, created_state, context, created_body";
+
+/** The creation of a job as the columns of an event, from `jobs j`. */
+export const createdColumns = `'created' AS name, 1 AS version, 1 AS run, 0 AS tries, j.created_state AS state, NULL AS previous,
+  j.created_at AS at, j.created_id AS id, j.created_by AS actor, j.created_body AS body`;
+
+/** The same, from the values of those columns that are not always the same. */
+export function createdValues(
+  state: string,
+  at: number,
+  id: string,
+  actor: string,
+  body: string,
+): EventValues {
+  return ["created", 1, 1, 0, state, null, at, id, actor, body];
+}
 
 /** Those columns as values: cheap to carry from thread to thread. */
 export type HeadValues = readonly [jobId: string, service: string, type: string, context: string];
@@ -150,7 +168,7 @@ export function headOf(values: HeadValues): JobHead {
   return { jobId, service, type, context: contextFrom(context) };
 }
 
-/** A context as the text that stands beside the `created` event; the trace's id is part of `traceparent`. */
+/** A context as the text that stands in the job's own row; the trace's id is part of `traceparent`. */
 export function contextText({ requestId, traceparent, tracestate }: JobContext): string {
   // Most are made here, and hold nothing that would have to be escaped.
   if (tracestate === undefined && plainWord.test(requestId) && plainWord.test(traceparent))

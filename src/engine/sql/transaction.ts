@@ -2,16 +2,16 @@
  * What the operations of one transaction share, and where stores differ in how they write and lock.
  */
 import type { EventValues } from "./rows.js";
-import type { Step } from "./statement.js";
+import type { SqlValue, Step } from "./statement.js";
 
 /** Where stores differ in how they write and lock. Locks last until the end of the transaction. */
 export interface Dialect {
   /** Appends an event of the job `n` to the log. */
   appendEvent(tx: Transaction, n: number, values: EventValues): Step<void>;
-  /** Appends a `created` event, whose position becomes the number of its job. */
-  appendCreated(tx: Transaction, values: EventValues, context: string): Step<number>;
-  /** Reads the events of the job `n`, oldest first. */
-  readLog(n: number): Step<readonly EventValues[]>;
+  /** Writes the wide row of a new job, whose number is the position of its creation in the log. Gives the number. */
+  insertJob(tx: Transaction, values: readonly SqlValue[]): Step<number>;
+  /** Reads the events of the job `n` since its creation, oldest first. */
+  readLater(n: number): Step<readonly EventValues[]>;
   /** Keeps what the lease of a job tells of its log, before the lease goes. */
   keepLogOfLease(id: string): Step<void>;
   /** Keeps what the end of the job `n` tells of its log, before the end goes. */

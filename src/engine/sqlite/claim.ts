@@ -9,9 +9,9 @@ import { type QueueSettings, recordId } from "../record.js";
 import { type CapsLeft, countCaps, type OpenLane, takePlace, versionOf } from "../sql/caps.js";
 import { laneNumber } from "../sql/log.js";
 import { endStatement } from "../sql/place.js";
-import { readEvents } from "../sql/read.js";
+import { readLater } from "../sql/read.js";
 import { readRecord } from "../sql/records.js";
-import { eventValues } from "../sql/rows.js";
+import { createdValues, eventValues } from "../sql/rows.js";
 import { freeKeySlot, promoteDue, sweepSlots } from "../sql/slim.js";
 import { arrays, type SqlRow, type SqlValue, type Step } from "../sql/statement.js";
 import type { Transaction } from "../sql/transaction.js";
@@ -105,14 +105,16 @@ type ReadyRow = readonly [
   deadline: number | null,
   isFresh: 0 | 1,
   context: string,
+  createdState: string,
   createdAt: number,
   createdId: string,
   createdBy: string,
   createdBody: string,
 ];
 
-const selectReady = `SELECT r.n, r.id, r.rank, r.run_at, r.deadline, r.version = 1 AND r.noted = 0, e.context, e.at, e.id, e.actor, e.body
-  FROM ready r JOIN events e ON e.seq = r.n
+const selectReady = `SELECT r.n, r.id, r.rank, r.run_at, r.deadline, r.version = 1 AND r.noted = 0,
+    j.context, j.created_state, j.created_at, j.created_id, j.created_by, j.created_body
+  FROM ready r JOIN jobs j ON j.n = r.n
   WHERE r.lane = ? AND r.run_at <= ? ORDER BY r.rank, r.run_at, r.id LIMIT ?`;
 
 /** A lane that can be claimed from now, and where it stands in the ask. */
@@ -266,12 +268,13 @@ function* storeStarts(tx: Transaction, starts: readonly Start[]): Step<readonly 
   yield* insertEvents(events);
   const claimed: ClaimedValues[] = [];
   for (const { open, row, started } of starts) {
-    const [n, id, , , , isFresh, context, at, createdId, createdBy, createdBody] = row;
-    claimed.push(
-      isFresh === 1
-        ? [1, open.place, id, context, at, createdId, createdBy, createdBody, started.id]
-        : [0, open.place, id, context, ...(yield* readEvents(n)).flat()],
-    );
+    const [n, id, , , , isFresh, context, state, at, createdId, createdBy, createdBody] = row;
+    if (isFresh === 1) {
+      claimed.push([1, open.place, id, context, at, createdId, createdBy, createdBody, started.id]);
+      continue;
+    }
+    const created = createdValues(state, at, createdId, createdBy, createdBody);
+    claimed.push([0, open.place, id, context, ...created, ...(yield* readLater(n)).flat()]);
   }
   return claimed;
 }

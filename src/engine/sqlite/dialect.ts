@@ -2,6 +2,7 @@
  * How SQLite is written to. One transaction writes at a time, so that positions are counted in the process
  * and nothing has to be locked.
  */
+import { insertJob } from "../sql/create.js";
 import { ownRows } from "../sql/log.js";
 import { eventColumns } from "../sql/rows.js";
 import type { Dialect } from "../sql/transaction.js";
@@ -9,17 +10,15 @@ import type { Dialect } from "../sql/transaction.js";
 /** Inserts an event: its position, its job's number, and its values. */
 export const insertEvent = `INSERT INTO events (seq, job, ${eventColumns}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)`;
 
-const insertCreated = `INSERT INTO events (seq, job, ${eventColumns}, context) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)`;
-
 /** The dialect of SQLite. */
 export const sqliteDialect: Dialect = {
   *appendEvent(tx, n, values) {
     tx.seq += 1;
     yield { sql: insertEvent, values: [tx.seq, n, ...values] };
   },
-  *appendCreated(tx, values, context) {
+  *insertJob(tx, values) {
     tx.seq += 1;
-    yield { sql: insertCreated, values: [tx.seq, tx.seq, ...values, context] };
+    yield { sql: insertJob, values: [tx.seq, ...values] };
     return tx.seq;
   },
   ...ownRows,

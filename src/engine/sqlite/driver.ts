@@ -62,8 +62,9 @@ export function openWriter(path: string, kind: FileKind = "store"): Connection {
     database.pragma(`wal_autocheckpoint = ${checkpointPages}`);
     database.pragma(`journal_size_limit = ${walBytesMax}`);
     database.pragma(`cache_size = ${-kinds[kind].cacheKibibytes}`);
-    database.pragma("temp_store = MEMORY");
     migrate(database, path, kind);
+    // Only now, because a migration of a large store puts aside more than fits into memory.
+    database.pragma("temp_store = MEMORY");
     return connection(database);
   } catch (error) {
     database.close();

@@ -38,7 +38,14 @@ import { flatChange, isNote, noteChange } from "../sql/change.js";
 import { Commits } from "../sql/commits.js";
 import { isPlainCreate, isPlainEnd, plainCreate, plainEnd } from "../sql/plain.js";
 import { loadedJob } from "../sql/read.js";
-import { type EventValues, eventFrom, eventLength, headOf, type JobHead } from "../sql/rows.js";
+import {
+  createdValues,
+  type EventValues,
+  eventFrom,
+  eventLength,
+  headOf,
+  type JobHead,
+} from "../sql/rows.js";
 import type { CallerTransaction, SyncTransaction } from "../transaction.js";
 import { Channel } from "./channel.js";
 import {
@@ -347,18 +354,7 @@ function freshLog(head: JobHead, values: FreshValues, worker: string, at: number
   const [, , , , createdAt, createdId, createdBy, body, eventId] = values;
   const { state, version, run, tries, token } = neverTried;
   const { jobId: id, service, type, context } = head;
-  const created: EventValues = [
-    "created",
-    version,
-    run,
-    tries,
-    state,
-    null,
-    createdAt,
-    createdId,
-    createdBy,
-    body,
-  ];
+  const created = createdValues(state, createdAt, createdId, createdBy, body);
   const job = { id, service, type, state, version, run, tries, token, context };
   const origin = { eventId, actor: `worker:${worker}` as Actor };
   return [eventFrom(head, created), startedEvent(job, origin, worker, at)];

@@ -2,6 +2,7 @@
  * The feed of the SQLite store: all events in order, where it ends, and what may be forgotten of it.
  */
 import {
+  createdColumns,
   type EventValues,
   eventColumns,
   type HeadValues,
@@ -18,17 +19,20 @@ export interface FeedRow {
   readonly values: EventValues;
 }
 
+const columns = eventColumns
+  .split(", ")
+  .map((column) => `e.${column}`)
+  .join(", ");
+
+/** Creations and all other events, which are merged on the way: each table is read as far as it is needed. */
+const select = `SELECT j.n AS seq, ${createdColumns}, ${headColumns} FROM jobs j JOIN lanes l ON l.id = j.lane WHERE j.n > ?
+  UNION ALL SELECT e.seq, ${columns}, ${headColumns} FROM events e LEFT JOIN jobs j ON j.n = e.job
+    LEFT JOIN lanes l ON l.id = j.lane WHERE e.seq > ?
+  ORDER BY seq LIMIT ?`;
+
 /** Reads the events after a position, oldest first, each with the head of its job. */
 export function* readFeed(after: number, limit: number): Step<readonly FeedRow[]> {
-  const columns = eventColumns
-    .split(", ")
-    .map((column) => `e.${column}`)
-    .join(", ");
-  const rows = yield {
-    sql: `SELECT e.seq, ${columns}, ${headColumns} FROM events e LEFT JOIN jobs j ON j.n = e.job
-      LEFT JOIN lanes l ON l.id = j.lane LEFT JOIN events c ON c.seq = j.n WHERE e.seq > ? ORDER BY e.seq LIMIT ?`,
-    values: [after, limit],
-  };
+  const rows = yield { sql: select, values: [after, after, limit] };
   return rows.map((row) => ({
     seq: int(row, "seq"),
     head: row.job_id === null ? null : headValues(row),
@@ -39,7 +43,8 @@ export function* readFeed(after: number, limit: number): Step<readonly FeedRow[]
 /** The position of the newest event. */
 export function* readHead(): Step<number> {
   const [row] = yield {
-    sql: "SELECT max(coalesce((SELECT max(seq) FROM events), 0), (SELECT seq FROM pruned)) AS seq",
+    sql: `SELECT max(coalesce((SELECT max(seq) FROM events), 0), coalesce((SELECT max(n) FROM jobs), 0),
+      (SELECT seq FROM pruned)) AS seq`,
     values: [],
   };
   return row ? int(row, "seq") : 0;
@@ -48,7 +53,10 @@ export function* readHead(): Step<number> {
 /** The most rows of a kind that one call removes, so that nobody waits long for the file. */
 const pruneMax = 5_000;
 
-/** Removes `deleted` events that are old. The highest position is remembered, so that positions only ever grow. */
+/**
+ * Removes `deleted` events that are old. The highest position is remembered, so that positions only ever grow; that of a
+ * creation was lower, for the job is gone.
+ */
 export function* pruneDeleted(now: number, before: number): Step<number> {
   yield {
     sql: "UPDATE pruned SET seq = max(seq, coalesce((SELECT max(seq) FROM events), 0))",

@@ -5,19 +5,17 @@ import type { AppendOutcome } from "../engine.js";
 import { isTaken } from "../sql/create.js";
 import { laneNumber } from "../sql/log.js";
 import type { PlainCreate } from "../sql/plain.js";
+import { creationColumns } from "../sql/rows.js";
 import { int, type SqlValue, type Step } from "../sql/statement.js";
 import type { Transaction } from "../sql/transaction.js";
 
 /** How many jobs go into one statement. */
 const chunkSize = 10;
 
-const eventRow = "(?,?,'created',1,1,0,'pending',NULL,?,?,?,?,?)";
-const jobRow = "(?,?,?,?,?,?,?,?)";
+const row = "(?,?,?,?,?,?,?,?,?,?,'pending',?,?)";
 
-const insertEvents = `INSERT INTO events
-  (seq, job, name, version, run, tries, state, previous, at, id, actor, body, context) VALUES `;
 const insertJobs = `INSERT INTO jobs
-  (n, id, lane, priority, run_at, created_at, deadline, max_tries) VALUES `;
+  (n, id, lane, priority, run_at, created_at, deadline, max_tries, ${creationColumns}) VALUES `;
 
 /** Puts the jobs of some positions in line. */
 const insertReady = `INSERT INTO ready
@@ -25,17 +23,13 @@ const insertReady = `INSERT INTO ready
   SELECT n, id, lane, -priority, run_at, 'pending', 1, 1, 0, 0, deadline, created_at, 0
   FROM jobs WHERE n > ? AND n <= ?`;
 
-/** The statements for a number of rows at once. A job whose id is taken is not inserted. */
-function statements(rows: number) {
-  const repeat = (row: string) => new Array<string>(rows).fill(row).join(",");
-  return {
-    events: insertEvents + repeat(eventRow),
-    jobs: `${insertJobs}${repeat(jobRow)} ON CONFLICT (id) DO NOTHING`,
-  };
+/** The statement for a number of jobs at once. A job whose id is taken is not inserted. */
+function statement(rows: number): string {
+  return `${insertJobs}${new Array<string>(rows).fill(row).join(",")} ON CONFLICT (id) DO NOTHING`;
 }
 
-const many = statements(chunkSize);
-const one = statements(1);
+const many = statement(chunkSize);
+const one = statement(1);
 
 /** Creates plain jobs; one whose id is taken is left out and told so. */
 export function* createPlain(
@@ -77,13 +71,8 @@ function* createOne(tx: Transaction, item: PlainCreate): Step<AppendOutcome> {
 }
 
 /** Inserts all of a chunk, or nothing where an id is taken. */
-function* insert(
-  tx: Transaction,
-  chunk: readonly PlainCreate[],
-  sql: ReturnType<typeof statements>,
-): Step<boolean> {
-  const events: SqlValue[] = [];
-  const jobs: SqlValue[] = [];
+function* insert(tx: Transaction, chunk: readonly PlainCreate[], sql: string): Step<boolean> {
+  const values: SqlValue[] = [];
   const before = tx.seq;
   let n = before;
   for (const item of chunk) {
@@ -107,16 +96,27 @@ function* insert(
     const lane =
       tx.lanes.get(name) ?? (yield* laneNumber(tx, { service, queue, type, typeVersion }));
     n += 1;
-    events.push(n, n, at, eventId, actor, body, context);
-    jobs.push(n, id, lane, priority, runAt, at, deadline, maxTries);
+    values.push(
+      n,
+      id,
+      lane,
+      priority,
+      runAt,
+      at,
+      deadline,
+      maxTries,
+      eventId,
+      actor,
+      context,
+      body,
+    );
   }
-  yield { sql: sql.jobs, values: jobs };
+  yield { sql, values };
   const [stored] = yield { sql: "SELECT changes() AS count", values: [] };
   if (!stored || int(stored, "count") < chunk.length) {
     yield { sql: "DELETE FROM jobs WHERE n > ? AND n <= ?", values: [before, n] };
     return false;
   }
-  yield { sql: sql.events, values: events };
   tx.seq = n;
   return true;
 }

@@ -127,6 +127,21 @@ export const migrations: readonly string[] = [
   ALTER TABLE jobs DROP COLUMN detail;
   ALTER TABLE jobs DROP COLUMN aggregate;
   `,
+  `
+  -- The creation of a job stands in its wide row, and has no other in the log. What may be long comes last, where who reads
+  -- the rest of the row does not pass it.
+  ALTER TABLE jobs ADD COLUMN created_id TEXT;
+  ALTER TABLE jobs ADD COLUMN created_by TEXT;
+  ALTER TABLE jobs ADD COLUMN created_state TEXT;
+  ALTER TABLE jobs ADD COLUMN context TEXT;
+  ALTER TABLE jobs ADD COLUMN created_body TEXT;
+  UPDATE jobs SET (created_id, created_by, created_state, context, created_body) =
+    (SELECT id, actor, state, context, body FROM events WHERE seq = n);
+  DELETE FROM events WHERE name = 'created';
+  DROP INDEX events_of_job;
+  ALTER TABLE events DROP COLUMN context;
+  CREATE INDEX events_of_job ON events (job, seq);
+  `,
 ];
 
 /** What a projection has besides: whose it is and how far it has come, and the jobs that wait for a ticket. */
