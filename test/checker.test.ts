@@ -184,6 +184,23 @@ describe("the checker", () => {
     expect(await checkLog(life, { rows: [{ ...row, leaseUntil: 5 } as typeof row] })).toEqual([]);
   });
 
+  it("finds tags that are unlike the fold, missing or left over", async () => {
+    const tags = ["red", "blue", "red"];
+    const life = log({ tags }, start);
+    const { jobId } = life[0] as JobEvent;
+    expect(await rules(life, { tagged: [{ jobId, tags: ["blue", "red"] }] })).toEqual([]);
+    const left = [
+      { jobId: "other", tags },
+      { jobId: null, tags },
+    ];
+    for (const tagged of [
+      [],
+      [{ jobId, tags: ["red"] }],
+      ...left.map((one) => [{ jobId, tags }, one]),
+    ])
+      expect(await rules(life, { tagged })).toEqual(["view_equals_fold"]);
+  });
+
   it("takes a deleted job for gone, whether its log is still there or not", async () => {
     const remove: Command = { command: "delete", ...origin, reason: "test" };
     const deleted = log({}, cancel, remove);

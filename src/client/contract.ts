@@ -8,14 +8,16 @@ import {
   accept,
   type ContractStanding,
   contractStanding,
+  isBroken,
   readAccepted,
+  type StoredContract,
 } from "../contract/acceptance.js";
 import type { ServiceContract } from "../contract/definition.js";
 import { contractDiff } from "../contract/diff.js";
 import { InvalidDefinition } from "../contract/errors.js";
 import { type Manifest, manifest, manifestVersion } from "../contract/manifest.js";
 import type { Json } from "../core/json.js";
-import { StoreBusy, type StoreError, StoreTooNew } from "../engine/errors.js";
+import { StoreBusy, StoreCorrupt, type StoreError, StoreTooNew } from "../engine/errors.js";
 import { recordId, type StoredRecord } from "../engine/record.js";
 import { type AsyncResult, attempt } from "./async-result.js";
 import { leaveAuditEvent } from "./audit.js";
@@ -46,22 +48,26 @@ export class ContractState {
   /** The contract that was accepted last; `null` when no process of the service has started yet. */
   accepted(): AsyncResult<AcceptedContract | null, StoreError> {
     return attempt<AcceptedContract | null, StoreError>(async () => {
-      const { accepted } = await this.#read();
-      return accepted === "unreadable" ? this.#tooNew() : Result.ok(accepted);
+      const { stored } = await this.#read();
+      if (stored === "unreadable") return this.#tooNew();
+      if (stored === null || !isBroken(stored)) return Result.ok(stored);
+      const { engine, service } = this.#runtime;
+      const message = `The accepted contract of ${service} is broken; accept another: ${stored.problem}`;
+      return Result.err(new StoreCorrupt({ url: engine.url, message }));
     });
   }
 
   /** How this process's own contract stands to the accepted one, with the changes between them. */
   standing(): AsyncResult<ContractStanding, StoreError> {
     return attempt<ContractStanding, StoreError>(async () => {
-      const { accepted } = await this.#read();
-      return Result.ok(contractStanding(accepted, this.#own()));
+      const { stored } = await this.#read();
+      return Result.ok(contractStanding(stored, this.#own()));
     });
   }
 
   /**
    * Makes this process's own contract the accepted one, whatever stands between them. It is the way back to an
-   * earlier contract, too.
+   * earlier contract, too, and from one that is broken.
    */
   accept(): AsyncResult<AcceptedContract, StoreError> {
     return attempt<AcceptedContract, StoreError>(async () => {
@@ -124,11 +130,12 @@ export class ContractState {
   ): Promise<AcceptedContract | null> {
     const { engine, service } = this.#runtime;
     const own = this.#own();
-    let { record, accepted } = await this.#read();
+    let { record, stored } = await this.#read();
     for (let writes = 0; writes < writesMax; writes++) {
-      const before = accepted === "unreadable" ? null : accepted;
-      const standing = contractStanding(accepted, own);
-      if (!mayWrite(standing, before) || accepted === "unreadable") return before;
+      const isUnreadable = stored === "unreadable";
+      const before = stored === null || stored === "unreadable" || isBroken(stored) ? null : stored;
+      const standing = contractStanding(stored, own);
+      if (!mayWrite(standing, before) || isUnreadable) return before;
       const next = accept(before, own, {
         acceptedAt: engine.now(),
         acceptedBy: this.#acceptedBy(),
@@ -144,7 +151,7 @@ export class ContractState {
         return next;
       }
       record = outcome.current;
-      accepted = acceptedOf(record);
+      stored = storedIn(record);
     }
     const message = `The contract of ${service} kept changing; try again.`;
     throw new StoreBusy({ url: engine.url, message });
@@ -152,11 +159,11 @@ export class ContractState {
 
   async #read(): Promise<{
     record: StoredRecord | null;
-    accepted: AcceptedContract | "unreadable" | null;
+    stored: StoredContract | null;
   }> {
     const { engine, service } = this.#runtime;
     const [record = null] = await engine.records([recordId.contract(service)]);
-    return { record, accepted: acceptedOf(record) };
+    return { record, stored: storedIn(record) };
   }
 
   #own(): Manifest {
@@ -210,13 +217,15 @@ export async function demandsEncryption(
   acceptMigration: string | undefined,
 ): Promise<boolean> {
   const [record = null] = await engine.records([recordId.contract(contract.name)]);
-  const accepted = acceptedOf(record);
-  if (accepted === null || accepted === "unreadable" || !accepted.manifest.encrypted) return false;
-  const standing = contractStanding(accepted, manifest(contract));
+  const stored = storedIn(record);
+  if (stored === null || stored === "unreadable") return false;
+  const { encrypted = false } = isBroken(stored) ? stored : stored.manifest;
+  if (!encrypted) return false;
+  const standing = contractStanding(stored, manifest(contract));
   return standing.standing !== "migration" || standing.migration !== acceptMigration;
 }
 
-function acceptedOf(record: StoredRecord | null): AcceptedContract | "unreadable" | null {
+function storedIn(record: StoredRecord | null): StoredContract | null {
   return record === null ? null : readAccepted(record.body);
 }
 

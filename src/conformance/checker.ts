@@ -6,7 +6,9 @@ import { blockerVerdict } from "../core/chains.js";
 import type { EventOf, JobEvent } from "../core/event.js";
 import { evolve } from "../core/evolve.js";
 import { isEnded, type Job, type JobState } from "../core/job.js";
+import { canonicalJson } from "../core/json.js";
 import { transitions } from "../core/transitions.js";
+import type { TaggedJob } from "../engine/query.js";
 import { type FoldRow, rowDifferences } from "./row-of-fold.js";
 
 /** The rules that a log must obey. */
@@ -43,6 +45,8 @@ export interface CheckOptions {
   readonly finished?: boolean;
   /** The rows of the read model, all of them. */
   readonly rows?: Iterable<FoldRow>;
+  /** The tags that lists find jobs by, of all jobs that have some. */
+  readonly tagged?: Iterable<TaggedJob>;
   /** Cluster-wide limits of active jobs, by `service/type` and by `service/queue`. */
   readonly typeLimits?: Readonly<Record<string, number>>;
   readonly queueLimits?: Readonly<Record<string, number>>;
@@ -129,6 +133,7 @@ export class LogChecker {
   finish(): readonly Violation[] {
     if (this.#options.finished) this.#checkFinished();
     if (this.#options.rows) this.#checkRows(this.#options.rows);
+    if (this.#options.tagged) this.#checkTags(this.#options.tagged);
     return this.#violations;
   }
 
@@ -278,6 +283,24 @@ export class LogChecker {
     for (const [id, { job }] of this.#ledgers) {
       if (job !== null && !seen.has(id)) report(id, "has a log and no row");
     }
+  }
+
+  #checkTags(tagged: Iterable<TaggedJob>): void {
+    const report = (jobId: string, sentence: string) =>
+      this.#violations.push({ rule: "view_equals_fold", jobId, sentence });
+    const text = (tags: readonly string[] = []) => canonicalJson([...new Set(tags)].sort());
+    const found = new Map<string, readonly string[]>();
+    for (const { jobId, tags } of tagged) {
+      if (jobId === null) report("unknown", `is gone and has left the tags ${text(tags)} behind`);
+      else found.set(jobId, tags);
+    }
+    for (const [id, { job }] of this.#ledgers) {
+      const [seen, folded] = [text(found.get(id)), text(job?.tags)];
+      if (seen !== folded)
+        report(id, `has two stories: lists find it by the tags ${seen}, and its log has ${folded}`);
+      found.delete(id);
+    }
+    for (const id of found.keys()) report(id, "is found by tags and has no log");
   }
 
   #report(rule: LogRule, event: JobEvent, sentence: string): void {

@@ -7,7 +7,7 @@ import { fold, jobHash } from "../core/evolve.js";
 import type { Job } from "../core/job.js";
 import { canonicalJson } from "../core/json.js";
 import type { Engine } from "../engine/engine.js";
-import { type JobRow, pageMax, type StateCount } from "../engine/query.js";
+import { type JobRow, pageMax, type StateCount, type TaggedJob } from "../engine/query.js";
 import { checkLog } from "./checker.js";
 import type { Environment } from "./environment.js";
 import { rowOfFold } from "./row-of-fold.js";
@@ -22,7 +22,8 @@ export async function verifyStore(env: Environment): Promise<void> {
   const last = await env.create({ type: "last" });
   const events = await readFeed(engine, null, ({ jobId }) => jobId === last.id);
   const rows = engine.capabilities.immediateViews ? await readRows(engine) : undefined;
-  const violations = await checkLog(events, rows ? { rows } : {});
+  const tagged = rows && (await readTagged(engine));
+  const violations = await checkLog(events, rows && tagged ? { rows, tagged } : {});
   assert.deepEqual(violations, [], "the log obeys the rules");
   const jobs = await verifyFolds(engine, events);
   if (rows) await verifyViews(engine, jobs, rows);
@@ -54,6 +55,19 @@ async function readRows(engine: Engine): Promise<readonly JobRow[]> {
     if (cursor === undefined) return rows;
   }
   throw new Error(`The list of jobs does not end after ${pagesMax} pages.`);
+}
+
+/** What lists by tag find, page by page. */
+async function readTagged(engine: Engine): Promise<readonly TaggedJob[]> {
+  const tagged: TaggedJob[] = [];
+  let cursor: string | undefined;
+  for (let page = 0; page < pagesMax; page++) {
+    const answer = await engine.query("tagged", { limit: pageMax, ...(cursor && { cursor }) });
+    tagged.push(...answer.entries);
+    cursor = answer.nextCursor;
+    if (cursor === undefined) return tagged;
+  }
+  throw new Error(`The tags of jobs do not end after ${pagesMax} pages.`);
 }
 
 async function verifyFolds(engine: Engine, events: readonly JobEvent[]): Promise<readonly Job[]> {

@@ -2,8 +2,10 @@
  * The contract that a service goes by: which manifest was accepted, and how another one stands to it.
  * Pure: whoever starts reads the record, asks here, and writes what comes out.
  */
-import type { Json } from "../core/json.js";
-import { type ContractDiff, contractDiff } from "./diff.js";
+import { canonicalHash, type Json } from "../core/json.js";
+import { checkManifest } from "./check-manifest.js";
+import { brokenDiff, type ContractDiff, contractDiff } from "./diff.js";
+import { InvalidDefinition } from "./errors.js";
 import { type Manifest, manifestVersion } from "./manifest.js";
 
 /** How many earlier manifests are remembered. One that is older than all of them counts as new. */
@@ -20,6 +22,19 @@ export interface AcceptedContract {
   readonly earlier: readonly string[];
 }
 
+/** What stands in the place of an accepted contract and is none, though no newer version wrote it. */
+export interface BrokenContract {
+  /** What is wrong with it, as a sentence. */
+  readonly problem: string;
+  /** Stands for what it says, so that consent to replace it is consent to replace nothing else. */
+  readonly signature: string;
+  /** Whether it says that payloads and results may be stored encrypted only. */
+  readonly encrypted: boolean;
+}
+
+/** What the record of a contract may hold; one of a newer version, in a shape that this one does not know, is unreadable. */
+export type StoredContract = AcceptedContract | BrokenContract | "unreadable";
+
 /** How a process's own contract stands to the accepted one. */
 export type ContractStanding =
   /** None was accepted yet. */
@@ -35,20 +50,46 @@ export type ContractStanding =
   /** It differs in ways that somebody has to accept, under this name. */
   | { readonly standing: "migration"; readonly diff: ContractDiff; readonly migration: string };
 
-/** Says how a manifest stands to the accepted one. */
-export function contractStanding(
-  accepted: AcceptedContract | "unreadable" | null,
-  own: Manifest,
-): ContractStanding {
-  if (accepted === null) return { standing: "first" };
-  if (accepted === "unreadable") return { standing: "unreadable" };
-  if (accepted.manifest.signature === own.signature) return { standing: "accepted" };
-  const diff = contractDiff(accepted.manifest, own);
-  if (accepted.earlier.includes(own.signature)) return { standing: "earlier", diff };
+/**
+ * Says how a manifest stands to the accepted one. What takes the place of a broken one is a migration, because nobody can
+ * tell what it changes.
+ */
+export function contractStanding(stored: StoredContract | null, own: Manifest): ContractStanding {
+  if (stored === null) return { standing: "first" };
+  if (stored === "unreadable") return { standing: "unreadable" };
+  const accepted = isBroken(stored) ? null : stored;
+  if (accepted?.manifest.signature === own.signature) return { standing: "accepted" };
+  const diff = diffOf(stored, own);
+  if (accepted?.earlier.includes(own.signature)) return { standing: "earlier", diff };
   const { migration } = diff;
   return migration === null
     ? { standing: "update", diff }
     : { standing: "migration", diff, migration };
+}
+
+/** Whether what is stored is a contract that cannot be gone by. */
+export function isBroken(stored: StoredContract): stored is BrokenContract {
+  return typeof stored === "object" && "problem" in stored;
+}
+
+/** The changes from what is stored. Settings of a kind that no rule expects show only when they are compared. */
+function diffOf(stored: AcceptedContract | BrokenContract, own: Manifest): ContractDiff {
+  if (isBroken(stored)) return brokenDiff(stored, own);
+  const { manifest } = stored;
+  try {
+    return contractDiff(manifest, own);
+  } catch (error) {
+    return brokenDiff({ signature: canonicalHash(manifest), problem: why(manifest, error) }, own);
+  }
+}
+
+function why(manifest: Manifest, thrown: unknown): string {
+  try {
+    checkManifest(manifest);
+  } catch (error) {
+    if (InvalidDefinition.is(error)) return error.message;
+  }
+  return String(thrown);
 }
 
 /** The accepted contract once a manifest takes the place of the one before. */
@@ -64,8 +105,54 @@ export function accept(
 }
 
 /** Reads the accepted contract from its record. */
-export function readAccepted(body: Json): AcceptedContract | "unreadable" {
-  const { manifest, earlier } = body as Partial<AcceptedContract>;
-  const isKnown = manifest?.manifest === manifestVersion && Array.isArray(manifest.jobs);
-  return isKnown && Array.isArray(earlier) ? (body as unknown as AcceptedContract) : "unreadable";
+export function readAccepted(body: Json): StoredContract {
+  const found = membersOf(body);
+  const manifest = membersOf(found.manifest);
+  if (Number(manifest.manifest) > manifestVersion) return "unreadable";
+  const problem = shapeProblem(found, manifest);
+  if (problem === null) return body as unknown as AcceptedContract;
+  const encrypted = manifest.encrypted === true;
+  return { problem, signature: canonicalHash(body), encrypted };
+}
+
+/** What everybody who reads a contract relies on and is not there, as a sentence. */
+function shapeProblem(found: Members, manifest: Members): string | null {
+  const { jobs, schedules = {}, retention = {} } = manifest;
+  const parts: readonly (readonly [name: string, isGood: boolean])[] = [
+    ["manifest.manifest", manifest.manifest === manifestVersion],
+    ["manifest.service", typeof manifest.service === "string"],
+    ["manifest.signature", typeof manifest.signature === "string"],
+    ["manifest.schedules", isObject(schedules)],
+    ["manifest.retention", isObject(retention)],
+    ["manifest.jobs", Array.isArray(jobs)],
+    ...(Array.isArray(jobs) ? jobs : []).map(
+      (job, index) => [`manifest.jobs.${index}`, isJob(membersOf(job))] as const,
+    ),
+    ["acceptedAt", Number.isFinite(found.acceptedAt)],
+    ["acceptedBy", typeof found.acceptedBy === "string"],
+    ["earlier", isTexts(found.earlier)],
+  ];
+  const [name] = parts.find(([, isGood]) => !isGood) ?? [];
+  return name === undefined ? null : `${name} is missing or of another kind than it must be.`;
+}
+
+function isJob({ type, version, queue, hasResult, settings }: Members): boolean {
+  const isNamed = typeof type === "string" && Number.isInteger(version);
+  return (
+    isNamed && typeof queue === "string" && typeof hasResult === "boolean" && isObject(settings)
+  );
+}
+
+type Members = { readonly [name: string]: Json };
+
+function membersOf(value: Json | undefined): Members {
+  return isObject(value) ? value : {};
+}
+
+function isObject(value: Json | undefined): value is Members {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function isTexts(value: Json | undefined): boolean {
+  return Array.isArray(value) && value.every((text) => typeof text === "string");
 }

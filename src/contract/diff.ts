@@ -129,6 +129,17 @@ export function contractDiff(before: Manifest, after: Manifest): ContractDiff {
   return { changes, migration: migrationName(changes), unseen };
 }
 
+/** Stands for all changes from a contract that is stored and broken, which nobody can tell. */
+export function brokenDiff(
+  { problem, signature }: { readonly problem: string; readonly signature: string },
+  after: Manifest,
+): ContractDiff {
+  const sentence = `The accepted contract is broken, so that nobody can tell what changes: ${problem}`;
+  const values = { path: "manifest", before: signature, after: after.signature };
+  const changes = [{ ...values, kind: "migration", sentence } as const];
+  return { changes, migration: migrationName(changes), unseen: [] };
+}
+
 /** Schedules start new work only, so that a change of them hurts none that waits. */
 function scheduleChanges(
   { schedules: had = {} }: Manifest,

@@ -282,7 +282,10 @@ export interface Engine {
   /** Calls back on hints, which may be lost or repeated, and may come from other processes. Gives the way to stop. */
   wake(topic: WakeTopic, on: () => void): () => void;
 
-  /** Forgets `deleted` events older than a time, a bounded number of them. Gives how many. */
+  /**
+   * Forgets `deleted` events older than a time, a bounded number of them. Gives how many. The head never falls by it; a
+   * store that tells its head by the newest event keeps that one.
+   */
   prune(before: number): Promise<number>;
 
   /** The only service whose jobs may be seen, where the store was opened for one. */

@@ -129,6 +129,26 @@ export interface KeyRow {
   readonly lastOutcome?: PolicyOutcome & { readonly at: number };
 }
 
+/** The oldest jobs that have tags, in parts. */
+export interface TaggedAsk {
+  /** After which job, as an earlier answer gave it. */
+  readonly cursor?: string;
+  readonly limit?: number;
+}
+
+/** What lists by tag find of a job. */
+export interface TaggedJob {
+  /** `null` where the job is gone and was left behind here, which is a fault of the store. */
+  readonly jobId: string | null;
+  readonly tags: readonly string[];
+}
+
+/** Part of the jobs that have tags. */
+export interface TaggedPage {
+  readonly entries: readonly TaggedJob[];
+  readonly nextCursor?: string;
+}
+
 /** What goes on under the keys of a type, all of them together. */
 export interface KeyCount {
   readonly service: string;
@@ -201,6 +221,8 @@ export const recordOwnersMax = 1_000;
 export interface Queries {
   jobs: { readonly ask: JobsAsk; readonly answer: Page<JobRow> };
   job: { readonly ask: { readonly id: string }; readonly answer: JobRow | null };
+  /** Which tags each job is found by, in no order; only of jobs that have some, the oldest first. */
+  tagged: { readonly ask: TaggedAsk; readonly answer: TaggedPage };
   counts: { readonly ask: { readonly filter?: JobFilter }; readonly answer: readonly StateCount[] };
   keys: {
     readonly ask: {

@@ -4,6 +4,7 @@ import Database from "better-sqlite3";
 import { openEngine } from "millrace";
 import { expect, it } from "vitest";
 import { freshStoreUrl } from "../support/nats.js";
+import { execute, freshSchema } from "../support/postgres.js";
 import { freshPlace, json, onTerminal, run } from "./millrace.js";
 import { bakeryModule } from "./tour.js";
 
@@ -63,6 +64,77 @@ it("verify names what a list says otherwise than the log", async () => {
   for (const name of ["priority", "maxTries", "createdAt", "tags"])
     expect(out).toContain(`${name} is`);
 });
+
+/** A store with a way to change its tables behind its back. */
+interface Tampered {
+  readonly url: string;
+  readonly tamper: (sql: string) => Promise<unknown>;
+}
+
+const inFile = (path: string) => async (sql: string) => {
+  const database = new Database(path);
+  database.exec(sql);
+  database.close();
+};
+
+const tampered: readonly { readonly name: string; readonly open: () => Promise<Tampered> }[] = [
+  {
+    name: "SQLite",
+    open: async () => {
+      const path = join((await freshPlace()).folder, "jobs.db");
+      return { url: `file:${path}`, tamper: inFile(path) };
+    },
+  },
+  {
+    name: "PostgreSQL",
+    open: async () => {
+      const { url, schema, storeUrl } = await freshSchema();
+      const path = `SET search_path = ${schema}`;
+      return { url: storeUrl, tamper: (sql) => execute(url, path, sql) };
+    },
+  },
+  {
+    name: "a projection",
+    open: async () => {
+      const url = await freshStoreUrl();
+      const path = new URL(url).searchParams.get("projection")?.slice("file:".length) ?? "";
+      return { url, tamper: inFile(path) };
+    },
+  },
+];
+
+it.for(tampered)(
+  "verify compares what lists by tag find with the log, on $name",
+  async ({ open }) => {
+    const { url, tamper } = await open();
+    const place = await freshPlace({ MILLRACE_URL: url });
+    const create = async (...tags: readonly string[]) => {
+      const words = [
+        "job",
+        "create",
+        "shop",
+        "pack",
+        "{}",
+        ...tags.flatMap((tag) => ["--tag", tag]),
+      ];
+      return (await json<{ id: string }>(place, ...words)).id;
+    };
+    const [both, none] = [await create("red", "blue"), await create()];
+    const gone = await create("green");
+    await json(place, "job", "delete", gone, "--force", "--yes");
+    const { entries } = await json<{ entries: { id: string }[] }>(place, "job", "list");
+    expect(entries).toHaveLength(2);
+    expect(await run(place, ["verify"])).toMatchObject({ code: 0 });
+    await tamper(`DELETE FROM tags WHERE tag = 'red'`);
+    await tamper(`INSERT INTO tags (tag, n) SELECT 'odd', n FROM jobs WHERE id = '${none}'`);
+    await tamper(`INSERT INTO tags (tag, n) VALUES ('lost', 999999)`);
+    const { code, out } = await run(place, ["verify"]);
+    expect(code).toBe(4);
+    expect(out).toContain(`Job ${both} has two stories: lists find it by the tags ["blue"]`);
+    expect(out).toContain(`Job ${none} has two stories: lists find it by the tags ["odd"]`);
+    expect(out).toContain(`is gone and has left the tags ["lost"] behind`);
+  },
+);
 
 it("rebuild makes the lists of a NATS store anew, and says where there is nothing to do", async () => {
   const place = await freshPlace({ MILLRACE_URL: await freshStoreUrl() });

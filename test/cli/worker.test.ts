@@ -4,7 +4,9 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { openEngine } from "millrace";
 import { describe, expect, it } from "vitest";
+import { recordId } from "#millrace/engine/record.js";
 import { freshPlace, json, onTerminal, type Place, run, start } from "./millrace.js";
 import { bakeryModule } from "./tour.js";
 
@@ -75,6 +77,24 @@ describe("a worker", () => {
     expect(diff).toMatchObject({ code: 4, err: expect.stringContaining(migration) });
     const worker = start(place, ["worker", "worker.js", "--accept-migration", migration]);
     await worker.says("mail runs");
+  });
+
+  it("is started once a stored contract that is broken was replaced", async () => {
+    const place = await withModule("worker.js", [
+      contractLine,
+      "export default { contract, handlers: { send: async () => {} } };",
+    ]);
+    const engine = await openEngine(`file:${join(place.folder, "millrace.db")}`);
+    const body = { manifest: { manifest: 1, jobs: [null] } };
+    await engine.swap([{ id: recordId.contract("mail"), expect: 0, body }]);
+    await engine.close();
+    const diff = await run(place, ["contract", "diff", "worker.js"]);
+    expect(diff).toMatchObject({ code: 4, out: expect.stringContaining("contract is broken") });
+    const migration = /--migration (\S+)/.exec(diff.err)?.[1] ?? "";
+    const accept = ["contract", "accept", "worker.js"];
+    expect((await run(place, accept)).code).toBe(4);
+    expect((await run(place, [...accept, "--migration", migration])).code).toBe(0);
+    await start(place, ["worker", "worker.js"]).says("mail runs");
   });
 
   it.for([

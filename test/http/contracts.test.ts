@@ -1,9 +1,10 @@
 // Contracts and chains over HTTP, on every store: what a service accepts, and jobs that continue one another.
-import { defineJob, defineService, type Json } from "millrace";
-import { describe, expect, it } from "vitest";
+import { defineJob, defineService, type Json, openEngine } from "millrace";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
 import { manifest as manifestOf } from "#millrace/contract/manifest.js";
 import { canonicalHash } from "#millrace/core/json.js";
+import { recordId } from "#millrace/engine/record.js";
 import { apiStores, freshService, sharedServers } from "./api.js";
 
 const mail = { payload: z.object({ to: z.string() }), result: z.object({ messageId: z.string() }) };
@@ -145,6 +146,29 @@ describe.each(apiStores)("on $name", (store) => {
       ...[400, "manifest_invalid", "manifest.manifest"],
     ]);
     expect((await accept({}, { later: true }))[0]).toBe(200);
+  });
+
+  it("shows what is wrong with a stored contract that is broken, and replaces it", async () => {
+    const { api, url } = servers;
+    const engine = await openEngine(url);
+    onTestFinished(() => engine.close());
+    const service = freshService();
+    const contract = defineService(service, { mail: defineJob(mail) });
+    const manifest = manifestOf(contract);
+    const id = recordId.contract(service);
+    const stored = { manifest: { ...manifest, jobs: [null] }, earlier: [] } as unknown as Json;
+    await engine.swap([{ id, expect: 0, body: stored }]);
+    const path = `/v1/contracts/${service}`;
+    const read = await api.get(path);
+    expect([read.status, read.body.error.details.reason]).toEqual([503, "contract_unusable"]);
+    expect((await api.get("/v1/contracts")).status).toBe(200);
+    const { body } = await api.post(`${path}/diff`, { manifest });
+    const sentence = expect.stringContaining("manifest.jobs.0 is missing");
+    expect(body).toMatchObject({ standing: "migration", diff: { changes: [{ sentence }] } });
+    expect((await api.accept(contract)).status).toBe(409);
+    const accepted = await api.accept(contract, { migration: body.migration });
+    expect(accepted.body).toMatchObject({ manifest, earlier: [] });
+    expect((await api.get(path)).status).toBe(200);
   });
 
   it("stops checking a payload that a pattern would take for ever to check", async () => {

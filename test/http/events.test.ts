@@ -91,6 +91,19 @@ describe.each(apiStores)("on $name", (store) => {
     expect((await api.get("/v1/events?cursor=-1")).status).toBe(400);
   });
 
+  it("refuses a page after a place that is none of the feed", async () => {
+    const { api } = servers;
+    await api.create(freshService(), "mail");
+    const refused = async (cursor: string) => {
+      const { status, body } = await api.get(`/v1/events?cursor=${cursor}`);
+      return [status, body.error?.details.reason, body.error?.details.field];
+    };
+    const foreign = store.name === "PostgreSQL" ? "17" : "1:2:3";
+    expect(await refused(foreign)).toEqual([400, "cursor_invalid", "cursor"]);
+    if (store.name === "PostgreSQL") return;
+    expect(await refused("999999")).toEqual([400, "cursor_beyond_end", "cursor"]);
+  });
+
   it("streams the feed from now on, from the beginning, or after a cursor", async () => {
     const { api, other } = servers;
     const service = freshService();

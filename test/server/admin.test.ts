@@ -118,6 +118,8 @@ it("removes the log of a job that a service has deleted and could not remove", a
   await ref.delete({ force: true }).orThrow();
   expect(await ref.get()).toMatchObject({ error: { _tag: "JobNotFound" } });
   expect(await service.engine.load([ref.id])).toEqual([null]);
+  // The newest event is never forgotten.
+  await limited.jobs.waits.create({ number: 0 }).orThrow();
   expect(await admin.engine.prune(admin.engine.now() + 1)).toBe(1);
   const again = await limited.jobs.waits.create({ number: 2 }, { id: ref.id }).orThrow();
   expect((await again.events().orThrow()).map(({ name }) => name)).toEqual(["created"]);

@@ -5,6 +5,7 @@ import {
   defineJob,
   defineService,
   type JobOptions,
+  type Json,
   MigrationNotAccepted,
   manifest,
   type Service,
@@ -204,6 +205,41 @@ it("is left alone by a version of Millrace that cannot read it", async () => {
   for (const read of [await service.contract.accepted(), await service.contract.accept()]) {
     expect(read.isErr() && read.error).toMatchObject({ _tag: "StoreTooNew", found: 99, known: 1 });
   }
+});
+
+const own = manifest(first);
+const acceptance = { acceptedAt: 1, acceptedBy: "somebody", earlier: [] };
+const [send] = own.jobs;
+const strange = { ...send, settings: { ...send?.settings, backoff: "bogus" } };
+
+it.each([
+  { what: "a setting", manifest: { ...own, jobs: [strange] }, says: '"bogus" is not a backoff' },
+  { what: "a job type", manifest: { ...own, jobs: [null] }, says: "manifest.jobs.0 is missing" },
+  { what: "everything", manifest: "nothing", says: "manifest.manifest is missing" },
+])("is refused, shown and replaced where $what of the stored one is broken", async (broken) => {
+  const open = await opener(memory);
+  const service = await open(update);
+  const id = recordId.contract("shop");
+  const body = { ...acceptance, manifest: broken.manifest } as unknown as Json;
+  await service.engine.swap([{ id, expect: 0, body }]);
+  const standing = await service.contract.standing().orThrow();
+  const sentence = expect.stringContaining(broken.says);
+  expect(standing).toMatchObject({ standing: "migration", diff: { changes: [{ sentence }] } });
+  const named = await refusedMigration(service);
+  expect(named).toBe(standing.standing === "migration" && standing.migration);
+  await service.contract.accept().orThrow();
+  expect(await acceptedSignature(service)).toBe(manifest(update).signature);
+  await service.engine.swap([{ id, expect: 2, body }]);
+  await (await open(update, { acceptMigration: named })).start();
+  expect(await acceptedSignature(service)).toBe(manifest(update).signature);
+});
+
+it("says so when the stored one is asked for and is none", async () => {
+  const service = await (await opener(memory))(first);
+  const id = recordId.contract("shop");
+  await service.engine.swap([{ id, expect: 0, body: [] }]);
+  const read = await service.contract.accepted();
+  expect(read.isErr() && read.error).toMatchObject({ _tag: "StoreCorrupt" });
 });
 
 it("forgets the oldest of a hundred earlier ones", async () => {

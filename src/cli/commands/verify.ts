@@ -5,6 +5,7 @@
 import type { Command } from "commander";
 import { LogChecker, type Violation } from "../../conformance/checker.js";
 import type { FoldRow } from "../../conformance/row-of-fold.js";
+import type { TaggedJob } from "../../engine/query.js";
 import {
   type EventAnswer,
   eventOf,
@@ -48,21 +49,21 @@ async function verify(session: Session, shown: number): Promise<void> {
   const { output } = session;
   const api = await session.api();
   const rows: FoldRow[] = [];
-  const checker = new LogChecker({ rows });
+  const tagged: TaggedJob[] = [];
+  const checker = new LogChecker({ rows, tagged });
   const { engine } = await ask<Info>(api, "GET", "/v1/info");
   const log = engine.capabilities.transactions ? checker : new LooseLog(checker);
   const counter = { events: 0 };
   const see = (event: EventAnswer) => log.see(eventOf(event));
   const cursor = await readFeed(session, api, "start", counter, see);
-  for await (const page of pages<JobRowAnswer>(
-    api,
-    "/v1/jobs",
-    {},
-    { all: true },
-    session.signal,
-  )) {
+  const all = <Row>(path: string) => pages<Row>(api, path, {}, { all: true }, session.signal);
+  for await (const page of all<JobRowAnswer>("/v1/jobs")) {
     rows.push(...page.entries.map(rowOf));
     output.progress(`${grouped(rows.length)} rows read`);
+  }
+  for await (const page of all<TaggedJob>("/v1/jobs/tags")) {
+    tagged.push(...page.entries);
+    output.progress(`tags of ${grouped(tagged.length)} jobs read`);
   }
   // Jobs that moved on while the rows were read may differ from them, and that is nobody's fault.
   const moved = new Set<unknown>();

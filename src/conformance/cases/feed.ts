@@ -223,24 +223,38 @@ export const deleteCases = concern("delete", [
         ["retention", defaults.service, defaults.type],
       );
       assert.equal(await env.engine.prune(env.now), 0);
+      await env.create({ id: "other" });
       env.clock.advance(1);
       assert.equal(await env.engine.prune(env.now), 1);
       assert.equal(await env.engine.prune(env.now), 0);
-      await env.create({ id: "other" });
       assert.deepEqual(names(await take(env, 1)), ["other created"]);
     },
   },
   {
     name: "a prune forgets nothing but old deletions",
     async run(env) {
-      const kept = await env.create();
       const { id } = await env.create();
       await env.command(id, { command: "cancel" });
       await env.command(id, { command: "delete", reason: "test" });
+      const kept = await env.create();
       env.clock.advance(1_000);
       assert.equal(await env.engine.prune(env.now), 1);
       assert.deepEqual(await env.load(kept.id), kept);
       assert.deepEqual(names(await take(env, 1)), [`${kept.id} created`]);
+    },
+  },
+  {
+    name: "the head does not fall when the newest event is pruned",
+    async run(env) {
+      const { id } = await env.create();
+      await env.command(id, { command: "delete", reason: "test", force: true });
+      const [before, [last]] = [await env.engine.head(), (await stored(env, null)).slice(-1)];
+      env.clock.advance(1_000);
+      await env.engine.prune(env.now);
+      const after = await env.engine.head();
+      // Snapshots are no numbers, and do not compare.
+      assert.ok(!(Number(after) < Number(before)), `${after} comes before ${before}`);
+      assert.deepEqual(await stored(env, last?.cursor ?? null), []);
     },
   },
   {

@@ -9,8 +9,11 @@ import {
   type JobsAsk,
   type Page,
   pageDefault,
+  pageMax,
   type QueueRow,
   type StateCount,
+  type TaggedAsk,
+  type TaggedPage,
 } from "../query.js";
 import { recordId } from "../record.js";
 import { bodyIsPaused, readRecord } from "./records.js";
@@ -45,6 +48,19 @@ export function page<Row>(
     ...(more && ask.cursor === undefined ? { nextOffset: offset + shown.length } : null),
     ...(more ? { nextCursor: String(last.sequence) } : null),
   };
+}
+
+/** The jobs that have tags, the oldest first. */
+export function listTagged(store: Store, { cursor, limit = pageDefault }: TaggedAsk): TaggedPage {
+  const after = Number(cursor ?? 0);
+  const found = [...store.jobs.values()]
+    .filter(({ job, sequence }) => job.tags.length > 0 && sequence > after)
+    .sort((a, b) => a.sequence - b.sequence);
+  const shown = found.slice(0, Math.min(limit, pageMax));
+  const last = shown.at(-1);
+  const entries = shown.map(({ job }) => ({ jobId: job.id, tags: [...new Set(job.tags)] }));
+  const isMore = last !== undefined && found.length > shown.length;
+  return { entries, ...(isMore && { nextCursor: String(last.sequence) }) };
 }
 
 /** One job as a row. */

@@ -10,7 +10,7 @@ import { CapCounter } from "./attempts.js";
 import { listBlockers, listDependents, mayGoOn } from "./blockers.js";
 import { listChains } from "./chains.js";
 import { lineUpDue } from "./claim.js";
-import { compareText, countJobs, listJobs, listQueues, rowOf } from "./job-rows.js";
+import { compareText, countJobs, listJobs, listQueues, listTagged, rowOf } from "./job-rows.js";
 import { countKeys, keyRow, listKeys } from "./key-rows.js";
 import { readRecord } from "./records.js";
 import { copy, type Entry, linesOf, type Store } from "./store.js";
@@ -30,6 +30,7 @@ export const answers: {
     const entry = store.jobs.get(id);
     return entry ? rowOf(entry) : null;
   },
+  tagged: listTagged,
   counts: (store, { filter }) => countJobs(store, filter),
   keys: listKeys,
   key: (store, { hash }) => {

@@ -28,12 +28,17 @@ export async function removeLog(
   await port.remove("jobs", rest);
 }
 
-/** Forgets deletions before a time, with whatever is left of their jobs. */
+/**
+ * Forgets deletions before a time, with whatever is left of their jobs. The newest message of the log stays, whatever it
+ * is: the end of the feed is told by it, and would fall behind what readers have been given.
+ */
 export async function forgetDeletions(
   { port, log, subjects }: { readonly port: Port; readonly log: Log; readonly subjects: Subjects },
   before: number,
 ): Promise<number> {
-  const old = await oldDeletions(port, subjects.deletedFilter(), before);
+  const end = (await port.last("jobs", subjects.headFilter()))?.seq ?? 0;
+  const all = await oldDeletions(port, subjects.deletedFilter(), before);
+  const old = all.filter(({ seq }) => seq < end);
   for (let start = 0; start < old.length; start += chunkSize) {
     const forget = async (mark: (typeof old)[number]) => {
       const { seqs, creations } = await log.load(eventOf(mark).jobId);

@@ -23,6 +23,7 @@ import {
 import { type JobLog, readLogs } from "./read.js";
 import { readRecord } from "./records.js";
 import type { Step } from "./statement.js";
+import { listTagged } from "./tags.js";
 
 /** What each reading operation is asked and what it answers. */
 export interface Reads {
@@ -67,6 +68,8 @@ function answerQuery(now: number, name: QueryName, ask: unknown): Step<unknown> 
       return listJobs(of("jobs"));
     case "job":
       return readJob(of("job").id);
+    case "tagged":
+      return listTagged(of("tagged"));
     case "counts":
       return countJobs(of("counts").filter ?? {});
     case "keys":

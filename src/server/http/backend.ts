@@ -10,7 +10,12 @@ import type { Telemetry } from "../../client/telemetry.js";
 import type { ActiveTrace } from "../../client/trace.js";
 import { UntypedJobs } from "../../client/untyped.js";
 import type { Vault } from "../../client/vault.js";
-import { type AcceptedContract, readAccepted } from "../../contract/acceptance.js";
+import {
+  type AcceptedContract,
+  type BrokenContract,
+  isBroken,
+  readAccepted,
+} from "../../contract/acceptance.js";
 import { checkManifest } from "../../contract/check-manifest.js";
 import type { ServiceContract } from "../../contract/definition.js";
 import { InvalidDefinition } from "../../contract/errors.js";
@@ -137,9 +142,14 @@ export class Services {
     return (await this.#read(service)).contract;
   }
 
-  /** The accepted contract of a service as it is stored; `null` when there is none that this version can read. */
+  /**
+   * The accepted contract of a service as it is stored; `null` when there is none that this version can read. Refuses to
+   * show one that is broken.
+   */
   async accepted(service: string): Promise<AcceptedContract | null> {
-    return (await this.#read(service)).accepted;
+    const { accepted, unusable } = await this.#read(service);
+    if (accepted === null && unusable !== null) throw unusable;
+    return accepted;
   }
 
   /** Forgets what it knows of a service, whose contract has changed. */
@@ -176,13 +186,14 @@ export class Services {
     const known = this.#known.get(service);
     const [record] = await this.#parts.engine.records([recordId.contract(service)]);
     const read = record ? readAccepted(record.body) : null;
-    const accepted = read === "unreadable" ? null : read;
-    const signature = accepted?.manifest.signature ?? null;
+    const stored = read === "unreadable" ? null : read;
+    const accepted = stored === null || isBroken(stored) ? null : stored;
+    const signature = signatureOf(stored);
     if (known !== undefined && known.signature === signature) {
       known.readAt = now;
       return known;
     }
-    const { contract, unusable } = contractOf(service, accepted);
+    const { contract, unusable } = contractOf(service, stored);
     const client = createClient(this.#runtime(contract), contract, this.#activeTrace);
     const parts = { accepted, client, contract, signature, unusable };
     const fresh = { ...parts, creators: new Map(), readAt: now };
@@ -196,18 +207,26 @@ export class Services {
 /** The contract to go by. One that was stored unchecked may be unusable, which stops its own service and nothing else. */
 function contractOf(
   service: string,
-  accepted: AcceptedContract | null,
+  stored: AcceptedContract | BrokenContract | null,
 ): Pick<Known, "contract" | "unusable"> {
-  const empty: ServiceContract = { kind: "service", name: service, jobs: {} };
-  if (accepted === null) return { contract: empty, unusable: null };
+  const contract: ServiceContract = { kind: "service", name: service, jobs: {} };
+  if (stored === null) return { contract, unusable: null };
+  const unusable = (why: string) => {
+    const message = `The accepted contract of ${service} cannot be used; accept another: ${why}`;
+    return refused("unavailable", { reason: "contract_unusable", message });
+  };
+  if (isBroken(stored)) return { contract, unusable: unusable(stored.problem) };
   try {
-    return { contract: checkManifest(accepted.manifest), unusable: null };
+    return { contract: checkManifest(stored.manifest), unusable: null };
   } catch (error) {
     const why = InvalidDefinition.is(error) ? error.message : "It is not one.";
-    const message = `The accepted contract of ${service} cannot be used; accept another: ${why}`;
-    const unusable = refused("unavailable", { reason: "contract_unusable", message });
-    return { contract: empty, unusable };
+    return { contract, unusable: unusable(why) };
   }
+}
+
+function signatureOf(stored: AcceptedContract | BrokenContract | null): string | null {
+  if (stored === null) return null;
+  return isBroken(stored) ? stored.signature : stored.manifest.signature;
 }
 
 /** Makes room for one more. */

@@ -3,7 +3,7 @@
  */
 import { z } from "zod";
 import { ContractState } from "../../../client/contract.js";
-import { contractStanding, readAccepted } from "../../../contract/acceptance.js";
+import { contractStanding, isBroken, readAccepted } from "../../../contract/acceptance.js";
 import { checkManifest } from "../../../contract/check-manifest.js";
 import type { Manifest } from "../../../contract/manifest.js";
 import { canonicalHash } from "../../../core/json.js";
@@ -60,7 +60,7 @@ export const contractRoutes: readonly Route[] = [
       const records = await backend.engine.query("records", ask);
       const entries = records.flatMap(({ body }) => {
         const accepted = readAccepted(body);
-        if (accepted === "unreadable") return [];
+        if (accepted === "unreadable" || isBroken(accepted)) return [];
         const { manifest, acceptedAt, acceptedBy } = accepted;
         const { service, signature, jobs } = manifest;
         return [

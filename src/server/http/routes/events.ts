@@ -171,7 +171,6 @@ async function checkPlace(
   { cursor, field }: { readonly cursor: string; readonly field: string },
   signal: AbortSignal,
 ): Promise<void> {
-  const remedy = "go on from one that it gave, or begin anew with cursor=start.";
   try {
     if (!feedCursorPattern.test(cursor)) throw invalidCursor(cursor);
     for await (const _ of engine.tail(cursor, signal, "stored")) return;
@@ -183,8 +182,18 @@ async function checkPlace(
       field,
     );
   }
+  await checkEnd(engine, { cursor, field });
+}
+
+const remedy = "go on from one that it gave, or begin anew with cursor=start.";
+
+/** Refuses a place after which nothing can have come yet, and which therefore is not of this store. */
+async function checkEnd(
+  engine: Engine,
+  { cursor, field }: { readonly cursor: string; readonly field: string },
+): Promise<void> {
   const head = await engine.head();
-  // Snapshots of PostgreSQL do not compare; a stream goes on from now where one is of the future.
+  // Snapshots of PostgreSQL do not compare; whoever has one of the future goes on from now.
   if (!isPosition(cursor) || !isPosition(head) || Number(cursor) <= Number(head)) return;
   const message = `${field} is beyond the end of this store's feed, which is ${head}; ${remedy}`;
   throw badArgument("cursor_beyond_end", message, field);
@@ -202,9 +211,12 @@ async function feedPage({ backend: { engine }, query, signal }: FeedRequest): Pr
   let looked = 0;
   for await (const { cursor: at, event } of engine.tail(last, signal(), "stored")) {
     last = at;
+    looked += 1;
     if (matches(event, query)) entries.push({ cursor: at, event: eventBody(event) });
-    if (entries.length >= limit || ++looked >= lookedMax) break;
+    if (entries.length >= limit || looked >= lookedMax) break;
   }
+  // Whoever has come to the end asks again and again, and would never learn that it is another store's.
+  if (looked === 0 && last !== null) await checkEnd(engine, { cursor: last, field: "cursor" });
   return ok({ entries, ...(last !== null && { nextCursor: last }) });
 }
 

@@ -53,6 +53,19 @@ const listQuery = z.object({
   stream: z.enum(["ndjson"]).optional(),
 });
 
+const taggedOut = z.object({
+  entries: z.array(
+    z.object({
+      jobId: z
+        .string()
+        .nullable()
+        .meta({ description: "null where the job is gone and its tags were left behind." }),
+      tags: z.array(z.string()),
+    }),
+  ),
+  nextCursor: z.string().optional(),
+});
+
 const countsOut = z.object({
   entries: z.array(
     z.object({
@@ -101,6 +114,23 @@ export const listRoutes: readonly Route[] = [
       const entries = await backend.engine.query("counts", { filter: filterOf(query) });
       return ok({ entries, total: entries.reduce((sum, { count }) => sum + count, 0) });
     },
+  }),
+  route({
+    method: "get",
+    path: "/v1/jobs/tags",
+    operation: "listTaggedJobs",
+    group,
+    summary: "Which tags lists find each job by, oldest first; only jobs that have some.",
+    needs: "admin.read",
+    query: z.object({ limit: pageQuery.limit, cursor: cursorQuery.optional() }),
+    answers: { 200: { description: "Jobs with their tags.", body: taggedOut } },
+    handle: async ({ backend, query: { limit, cursor } }) =>
+      ok(
+        await backend.engine.query("tagged", {
+          limit,
+          ...(cursor === undefined ? null : { cursor }),
+        }),
+      ),
   }),
 ];
 
