@@ -1,6 +1,6 @@
 /**
  * Connections to a PostgreSQL server: a pool that runs operations, alone or in transactions, and the server's clock.
- * Nothing here belongs to a session, so that a pooler may stand between.
+ * Where a pooler may stand between, nothing belongs to a session.
  */
 import type { Writable } from "node:stream";
 import type { Pool, PoolClient, PoolConfig, QueryConfig } from "pg";
@@ -100,7 +100,10 @@ export class Database {
     // An idle connection that breaks is replaced when the next one is needed.
     this.#pool.on("error", () => {});
     // One that breaks between two statements of a transaction fails the next of them.
-    this.#pool.on("connect", (client) => void client.on("error", () => {}));
+    this.#pool.on("connect", (client) => {
+      client.on("error", () => {});
+      if (this.#isDirect) void settle(client).catch(() => {});
+    });
   }
 
   /** How errors name the store. */
@@ -140,6 +143,7 @@ export class Database {
       try {
         this.#storeId = await prepare(client, this.#address);
         this.#isDirect = await isDirect(client);
+        if (this.#isDirect) await settle(client);
         const sentAt = this.#clock.monotonic();
         const { rows } = await client.query(selectNow);
         this.#clock.learn(Number(rows[0]?.now), sentAt);
@@ -194,7 +198,8 @@ export class Database {
 
   /**
    * Carries out work in one transaction, which commits when the work is done. What gives no rows is sent without
-   * waiting for the answer to what was sent before, the begin and the commit included.
+   * waiting for the answer to what was sent before, the begin and the commit included. Work that is a single statement
+   * needs neither, where the session has the settings.
    */
   transaction<Value>(work: (session: Session, now: number) => Promise<Value>): Promise<Value> {
     return this.#guard(async () => {
@@ -208,31 +213,37 @@ export class Database {
         return answer;
       };
       let lost: Error | undefined;
+      let hasBegun = false;
       let isOver = false;
-      const commit = () => {
+      const begin = () => {
+        hasBegun = true;
+        this.#begin(send);
+      };
+      const end = () => {
         isOver = true;
-        void send("COMMIT");
+        if (hasBegun) void send("COMMIT");
       };
       try {
-        this.#learnFrom(send(begin));
         const session: Session = {
           execute: async (statement) => {
             if (isOver) throw new Error("A statement came after the last one of its transaction.");
+            const isAlone = statement.last && this.#isDirect && this.#clock.isFresh;
+            if (!hasBegun && !isAlone) begin();
             const answer = send(this.query(statement));
-            if (statement.last) commit();
+            if (statement.last) end();
             if (statement.silent) return noRows;
             return (await answer).rows as readonly SqlRow[];
           },
         };
         const value = await work(session, this.now());
-        if (!isOver) commit();
+        if (!isOver) end();
         for (const answer of sent) await answer;
         return value;
       } catch (error) {
         // What failed first has failed all that was sent after it.
         const fault = (await firstFault(sent)) ?? error;
         if (isConnectionLoss(fault)) lost = fault as Error;
-        else await client.query("ROLLBACK").catch((broken: Error) => (lost = broken));
+        else if (hasBegun) await client.query("ROLLBACK").catch((broken: Error) => (lost = broken));
         throw fault;
       } finally {
         // A broken connection is not given back to the pool.
@@ -241,15 +252,15 @@ export class Database {
     });
   }
 
-  /** Learns the server's time from the beginning of a transaction. */
-  #learnFrom(begun: Promise<unknown>): void {
+  /** Begins a transaction, and learns the server's time from that. */
+  #begin(send: (query: string) => Promise<unknown>): void {
     const sentAt = this.#clock.monotonic();
     // Statements in one message are answered by a list, which the driver's types do not know.
     const learn = (answers: unknown) => {
       const results = answers as readonly { readonly rows: readonly SqlRow[] }[];
       this.#clock.learn(Number(results.at(-1)?.rows[0]?.now), sentAt);
     };
-    begun.then(learn, () => {});
+    send(this.#isDirect ? beginWhereSettled : beginAnywhere).then(learn, () => {});
   }
 
   /** A statement as the driver takes it. A server remembers plans for a session, which no pooler stands between. */
@@ -334,8 +345,7 @@ const selectNow = `SELECT ${now}`;
  * reads all of it. Every statement of ours has an index to go by, so that the planner is told to use it. There is but one plan
  * for each, so that one which is remembered is never made again for other values.
  */
-const settings = {
-  lock_timeout: String(lockTimeoutMs),
+const planning = {
   jit: "off",
   enable_seqscan: "off",
   enable_bitmapscan: "off",
@@ -343,7 +353,20 @@ const settings = {
   plan_cache_mode: "force_generic_plan",
 };
 
-/** One statement sets all of them for the transaction, which costs less than one for each. */
-const begin = `BEGIN; SELECT ${Object.entries(settings)
-  .map(([name, value]) => `set_config('${name}', '${value}', true)`)
-  .join(", ")}, ${now}`;
+const locking = { lock_timeout: String(lockTimeoutMs) };
+
+/** One statement makes all settings, which costs less than one for each; for the transaction, or for the session. */
+function setting(settings: Readonly<Record<string, string>>, isLocal: boolean): string {
+  const calls = Object.entries(settings).map(
+    ([name, value]) => `set_config('${name}', '${value}', ${isLocal})`,
+  );
+  return `SELECT ${calls.join(", ")}`;
+}
+
+const beginAnywhere = `BEGIN; ${setting({ ...planning, ...locking }, true)}, ${now}`;
+const beginWhereSettled = `BEGIN; ${setting(locking, true)}, ${now}`;
+
+/** Makes the settings for a session that nobody else gets. */
+async function settle(client: PoolClient): Promise<void> {
+  await client.query(setting(planning, false));
+}

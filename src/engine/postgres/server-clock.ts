@@ -5,6 +5,9 @@
 /** How long a good reading is trusted before a worse one may replace it: clocks drift apart slowly. */
 const trustMs = 60_000;
 
+/** How long nobody has to ask again. */
+const freshMs = 5_000;
+
 export class ServerClock {
   /** What to add to the monotonic clock. */
   #offset = Date.now() - performance.now();
@@ -12,6 +15,7 @@ export class ServerClock {
   #uncertainty = Number.POSITIVE_INFINITY;
   #takenAt = Number.NEGATIVE_INFINITY;
   #latest = 0;
+  #askedAt = Number.NEGATIVE_INFINITY;
 
   monotonic(): number {
     return performance.now();
@@ -23,9 +27,15 @@ export class ServerClock {
     return this.#latest;
   }
 
+  /** Whether the server was asked not long ago. */
+  get isFresh(): boolean {
+    return performance.now() - this.#askedAt < freshMs;
+  }
+
   /** Takes a reading: what the server said to a question that was sent at a time of the monotonic clock. */
   learn(server: number, sentAt: number): void {
     const receivedAt = performance.now();
+    this.#askedAt = receivedAt;
     const uncertainty = (receivedAt - sentAt) / 2;
     const isOld = receivedAt - this.#takenAt > trustMs;
     if (uncertainty >= this.#uncertainty && !isOld) return;
