@@ -2,6 +2,7 @@
 // and databases whose transactions see less than usual.
 import { connect, defineJob, defineService } from "millrace";
 import { Client } from "pg";
+import postgres from "postgres";
 import { expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
 import { freshSchema } from "../support/postgres.js";
@@ -15,6 +16,7 @@ const contract = defineService("stock", {
     keyConcurrency: { key: ["/branch"] },
     queue: { maxQueuedPerKey: 1, whenFull: "replace-oldest" },
   }),
+  report: defineJob({ payload: stock }),
 });
 
 const payload = { branch: "north" };
@@ -64,3 +66,27 @@ it("a job that ends while it is to be replaced stays as it ended, and the line i
   expect((await first.get().orThrow()).state).toBe("completed");
   await queued.wait().orThrow();
 });
+
+it.for([
+  ["camel", postgres.camel],
+  ["pascal", postgres.pascal],
+  ["kebab", postgres.kebab],
+] as const)(
+  "a client that writes the names of columns in %s case holds keys and idempotency keys",
+  async ([, transform]) => {
+    const { url, storeUrl } = await freshSchema();
+    const service = await connected(storeUrl);
+    const sql = postgres(url, { transform });
+    onTestFinished(() => sql.end());
+    const once = { idempotencyKey: { key: "o-1", scope: "unfinished" } } as const;
+    const outcomes = await sql.begin(async (tx) => {
+      const told: string[] = [];
+      for (let count = 0; count < 3; count++) {
+        told.push((await service.jobs.sync.submit(payload, { tx }).orThrow()).outcome);
+        told.push((await service.jobs.report.submit(payload, { tx, ...once }).orThrow()).outcome);
+      }
+      return told.join(" ");
+    });
+    expect(outcomes).toBe("accepted accepted accepted existing replaced existing");
+  },
+);
