@@ -8,7 +8,7 @@ import {
   TransactionRefused,
 } from "../errors.js";
 import type { SqlRow } from "../sql/statement.js";
-import type { AsyncTransaction, CallerTransaction } from "../transaction.js";
+import type { AsyncTransaction, CallerTransaction, StatementRow } from "../transaction.js";
 import type { Database, Session } from "./driver.js";
 import { codeOf, isPassing } from "./faults.js";
 import { storable } from "./storable.js";
@@ -59,7 +59,9 @@ export class Callers {
     return {
       execute: async ({ sql, values, raw }) => {
         const rows = await tx.execute(this.#database.textOf(sql), storable(values));
-        return (raw ? rows.map((row) => Object.values(row)) : rows) as readonly SqlRow[];
+        return (
+          raw ? rows.map((row) => Object.values(row)) : rows.map(asNamed)
+        ) as readonly SqlRow[];
       },
     };
   }
@@ -111,6 +113,18 @@ export class Callers {
     const message = `The client of the transaction cannot be used (${detail}); it may be closed or given back already.`;
     return new TransactionRefused({ reason: "closed", message });
   }
+}
+
+/** A row under the names of the store's columns, for clients that are told to write `run_at` as `runAt`, `RunAt` or `run-at`. */
+function asNamed(row: StatementRow): StatementRow {
+  const names = Object.keys(row);
+  if (!names.some((name) => /[A-Z-]/.test(name))) return row;
+  return Object.fromEntries(names.map((name) => [columnName(name), row[name]]));
+}
+
+function columnName(name: string): string {
+  const words = name.replaceAll("-", "_").replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+  return words.replace(/^_/, "");
 }
 
 /** Undoes what a failed operation did; a transaction that is gone has undone it already. */

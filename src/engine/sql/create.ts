@@ -212,7 +212,7 @@ function* replaceJob(tx: Transaction, id: string, replacement: FlatChange): Step
       JOIN lanes l ON l.id = j.lane WHERE j.id = ?`,
     values: [id],
   };
-  if (!row) throw new Error(`Job ${id} holds a place in its key and has no row.`);
+  if (!row) throw new Overtaken(`Job ${id} was removed while it was to be replaced.`);
   const n = int(row, "n");
   const log = [valuesOf(row), ...(yield* tx.dialect.readLater(n))];
   const head = headOf(headValues(row));
@@ -229,7 +229,8 @@ function* replaceJob(tx: Transaction, id: string, replacement: FlatChange): Step
     },
     tx.now,
   );
-  if (!decision.ok || !job) throw new Error(`Job ${id} could not be replaced.`);
+  // It may have run to its end since the line was looked at.
+  if (!decision.ok || !job) throw new Overtaken(`Job ${id} moved on while it was to be replaced.`);
   const at = {
     n,
     lane: int(row, "lane"),

@@ -52,7 +52,10 @@ export interface ProgramParts<Payload> {
    */
   readonly exec:
     | readonly string[]
-    | ((payload: Payload, prepared: Json | undefined) => readonly string[]);
+    | ((
+        payload: Payload,
+        prepared: Json | undefined,
+      ) => readonly string[] | Promise<readonly string[]>);
   /** What stdout holds: the result as JSON, which is the default, or as text. Without any output there is no result. */
   readonly output?: "json" | "text";
   /** The exit codes after which retrying cannot help; every other one but 0 is tried again. */
@@ -96,7 +99,7 @@ const memberChecks: { readonly [name: string]: (value: unknown) => string | null
       : 'must be a file, such as new URL("./transcode.js", import.meta.url)',
   warm: (value) => (isCount(value) ? null : "must be a whole number of 0 or more"),
   exec: (value) =>
-    typeof value === "function" || (isListOf("string", value) && value.length > 0)
+    typeof value === "function" || isCommand(value)
       ? null
       : 'must be a program and its arguments, such as ["ffprobe", "{payload}"], or a function',
   output: (value) => (value === "json" || value === "text" ? null : 'must be "json" or "text"'),
@@ -145,6 +148,11 @@ function outsideProblem(handler: object): string | null {
 
 function isCount(value: unknown): boolean {
   return typeof value === "number" && Number.isSafeInteger(value) && value >= 0;
+}
+
+/** Whether a value is a program with its arguments. */
+export function isCommand(value: unknown): value is readonly string[] {
+  return isListOf("string", value) && value.length > 0 && value[0] !== "";
 }
 
 function isListOf(kind: "string" | "number", value: unknown): value is readonly unknown[] {

@@ -11,7 +11,7 @@ import { payloadLimits } from "../../core/json.js";
 import type { ActiveJob } from "../active-job.js";
 import { terminate } from "../outcome.js";
 import { checkLeft, type Ending, endingSentence } from "./ending.js";
-import type { ProgramParts, RunOutside } from "./outside-handler.js";
+import { isCommand, type ProgramParts, type RunOutside } from "./outside-handler.js";
 import { stopWhenAborted } from "./stopping.js";
 import { makeFolder, type ProcessSurroundings, removeFolder, TryProcess } from "./try-process.js";
 
@@ -33,7 +33,12 @@ export function programRunner(
 ): RunOutside {
   return async (job, prepared) => {
     const { exec, terminateCodes = [], output = "json" } = parts;
-    const words = typeof exec === "function" ? exec(job.payload, prepared) : exec;
+    const words: unknown = typeof exec === "function" ? await exec(job.payload, prepared) : exec;
+    // A shell that is given nothing to run succeeds.
+    if (!isCommand(words))
+      throw new Error(
+        `The exec of ${job.type} gave no program to run; it must give a list of texts, the program first.`,
+      );
     const program = basename(words[0] ?? "");
     const { ending, printed } = await runProgram(words, job, settings, surroundings);
     if (ending.cause?.kind === "result")

@@ -50,7 +50,7 @@ describe("a program", () => {
 
   it("has the arguments that a function makes of the payload", async () => {
     const job = await run({
-      exec: ({ words }) => ["printf", "%s\\n", ...words],
+      exec: async ({ words }) => ["printf", "%s\\n", ...words],
       output: "text",
     });
     expect(job.result).toBe(words.words.join("\n"));
@@ -106,6 +106,13 @@ describe("a program that fails", () => {
       { exec: ["/no/such/program"] },
       "dead",
       /^program ended with exit code 127: .*not found/,
+    ],
+    ["nothing to run", { exec: () => [] }, "dead", /^The exec of run gave no program to run; /],
+    [
+      "an argument that is no text",
+      { exec: () => ["sleep", 1 as never] },
+      "dead",
+      /^The exec of run gave no program to run; /,
     ],
     ["a result that is not JSON", shell("echo hello"), "failed", /^What sh printed is not JSON: /],
     [
