@@ -177,7 +177,7 @@ describe("a server that goes away and returns", () => {
 describe("a started service whose server is away", () => {
   // With the patience of each of its parts in turn, stopping would take longer than the test may.
   it("stops a few seconds after its grace time, and what was acknowledged is done later", {
-    timeout: 30_000,
+    timeout: 20_000,
   }, async () => {
     const server = await ownNats();
     const job = defineJob({ payload: z.object({}), leaseMs: 1_000 });
