@@ -11,7 +11,7 @@ import { freePorts, makePlace, ServerProcess } from "./server-process.js";
 const run = promisify(execFile);
 
 /** Fewer connections to the server than a test has clients, so that these take turns on them. */
-const serverConnectionsMax = 8;
+export const serverConnectionsMax = 8;
 const clientConnectionsMax = 1_000;
 
 /** A PgBouncer of one's own. */

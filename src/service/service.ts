@@ -6,6 +6,7 @@ import type { Client } from "../client/client.js";
 import { ContractState } from "../client/contract.js";
 import { takeUpSchedules } from "../client/declared-schedules.js";
 import { EncryptionRequired } from "../client/errors.js";
+import { inTime, lastCall } from "../client/in-time.js";
 import { JobRef } from "../client/job-ref.js";
 import { keepAlive } from "../client/keep-alive.js";
 import { optionProblem, stringProblem } from "../client/option-checks.js";
@@ -294,10 +295,19 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
   }
 
   async #halt(): Promise<void> {
+    const { clock, logger } = this.#client.runtime;
+    const beganAt = clock.monotonic();
     try {
       await this.#worker?.stop();
     } finally {
-      await Promise.all([this.#keeper?.stop(), this.#relay?.stop(), this.#isolation.stop()]);
+      const keeping = Promise.all([this.#keeper?.stop(), this.#relay?.stop()]);
+      const limitMs = lastCall(clock, beganAt, this.#settings.graceMs ?? graceDefaultMs);
+      const [isDone] = await Promise.all([inTime(clock, keeping, limitMs), this.#isolation.stop()]);
+      if (!isDone)
+        logger.error(
+          {},
+          "The service stops while its keeper is at work: the store does not answer.",
+        );
     }
   }
 

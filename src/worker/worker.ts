@@ -3,6 +3,7 @@
  * `attempt.ts` tells what happens to one job; this file puts the parts together.
  */
 import type { Client } from "../client/client.js";
+import { inTime, lastCall } from "../client/in-time.js";
 import { keepAlive } from "../client/keep-alive.js";
 import type { Runtime } from "../client/runtime.js";
 import type { TransactionSource } from "../client/transactions/source.js";
@@ -189,42 +190,36 @@ class JobWorker implements Worker {
   }
 
   async #drain(): Promise<void> {
-    const { logger } = this.#runtime;
+    const { clock, logger } = this.#runtime;
+    const beganAt = clock.monotonic();
     if (this.#running > 0) {
       logger.info({ running: this.#running }, "The worker stops and waits for its handlers.");
     }
     for (const hold of this.#holds) this.#holds.abort(hold, "shutdown");
     await this.#discovery?.stop();
-    await this.#inTime(this.#claims.stop(), "a claim is under way: the store does not answer");
+    const claim = "a claim is under way: the store does not answer";
+    await this.#inTime(this.#claims.stop(), beganAt + this.#graceMs, claim);
     // Handlers that do not stop are abandoned after the grace time, which ends this wait, too.
     if (this.#running > 0) {
       await new Promise<void>((resolve) => {
         this.#onDrained = resolve;
       });
     }
-    await this.#inTime(
-      this.#settlements.idle(),
-      "outcomes are not stored: the store does not answer",
-    );
-    await this.#inTime(this.#hooks.idle(), "hooks have not returned");
-    await this.#inTime(
-      this.#presence.stop(),
-      "its presence is not withdrawn: the store does not answer",
-    );
+    // A store that is away is waited for once, not for each thing that it should be told.
+    const endsAt = clock.monotonic() + lastCall(clock, beganAt, this.#graceMs);
+    const outcomes = "outcomes are not stored: the store does not answer";
+    await this.#inTime(this.#settlements.idle(), endsAt, outcomes);
+    await this.#inTime(this.#hooks.idle(), endsAt, "hooks have not returned");
+    const presence = "its presence is not withdrawn: the store does not answer";
+    await this.#inTime(this.#presence.stop(), endsAt, presence);
   }
 
   /** A store or a hook that does not answer must not hold up the end of the process for long. */
-  async #inTime(work: Promise<void>, otherwise: string): Promise<void> {
+  async #inTime(work: Promise<void>, endsAt: number, otherwise: string): Promise<void> {
     const { clock, logger } = this.#runtime;
-    let callOff = () => {};
-    const tooLong = new Promise<boolean>((resolve) => {
-      callOff = clock.after(this.#graceMs, () => resolve(true));
-    });
-    if (await Promise.race([work.then(() => false), tooLong])) {
-      const fields = { outcomes: this.#settlements.unsettled };
-      logger.error(fields, `The worker stops while ${otherwise}.`);
-    }
-    callOff();
+    if (await inTime(clock, work, Math.max(endsAt - clock.monotonic(), 0))) return;
+    const fields = { outcomes: this.#settlements.unsettled };
+    logger.error(fields, `The worker stops while ${otherwise}.`);
   }
 
   /** Begins the attempt of a claimed job. What a claim brings after the stop goes back unseen. */

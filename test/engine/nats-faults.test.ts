@@ -174,6 +174,42 @@ describe("a server that goes away and returns", () => {
   });
 });
 
+describe("a started service whose server is away", () => {
+  // With the patience of each of its parts in turn, stopping would take longer than the test may.
+  it("stops a few seconds after its grace time, and what was acknowledged is done later", {
+    timeout: 20_000,
+  }, async () => {
+    const server = await ownNats();
+    const job = defineJob({ payload: z.object({}), leaseMs: 1_000 });
+    const shop = defineService("shop", { work: job });
+    const open = async () => {
+      const service = await connect(shop, {
+        url: `${server.url}?projection=memory:`,
+        graceMs: 500,
+      });
+      onTestFinished(() => service.stop());
+      return service;
+    };
+    const service = await open();
+    const running = gate();
+    service.jobs.work.handle(async ({ signal }) => {
+      running.open();
+      await new Promise((resolve) => signal.addEventListener("abort", resolve));
+    });
+    await service.start();
+    const [first, second] = [await service.jobs.work.create({}).orThrow(), gate()];
+    await running.opened;
+    await server.kill("SIGKILL");
+    await service.stop();
+    await server.restart();
+    const next = await open();
+    next.jobs.work.handle(async () => second.open());
+    await next.start();
+    await second.opened;
+    await next.ref(first.id).wait().orThrow();
+  });
+});
+
 describe("connections that are cut again and again", () => {
   it("cost no job and double none", { timeout: 60_000 }, async () => {
     const { url, prefix } = await freshPrefix();

@@ -1,9 +1,12 @@
 // Records on JetStream: what has expired or was deleted does not stay on the server for ever.
-import { describe, expect, it } from "vitest";
+import { connect, defineJob, defineService } from "millrace";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { z } from "zod";
 import { ids } from "#millrace/conformance/environment.js";
 import type { Job } from "#millrace/core/job.js";
+import { laneOf } from "#millrace/core/order.js";
 import { deploymentNames } from "#millrace/engine/nats/streams.js";
-import { natsConnection } from "../support/nats.js";
+import { natsConnection, ownNats } from "../support/nats.js";
 import { Deployment } from "../support/nats-engine.js";
 
 /** For how long the server keeps the newest word on a record, by the message itself. */
@@ -64,5 +67,36 @@ describe("a record on the server", () => {
     expect(await renewed(held)).toEqual([...ids(held)].sort());
     for (const job of held.slice(1)) await env.complete(job);
     expect(await renewed(held.slice(0, 1))).toEqual(ids(held.slice(0, 1)));
+  });
+
+  it("of leases is one of several where a process holds many, so that each fits into a message", {
+    timeout: 60_000,
+  }, async () => {
+    const server = await ownNats({ config: "max_payload: 330000" });
+    const shop = defineService("shop", { work: defineJob({ payload: z.object({}) }) });
+    const service = await connect(shop, { url: `${server.url}?projection=memory:` });
+    onTestFinished(() => service.stop());
+    const { engine } = service;
+    const held = async (count: number) => {
+      const wishes = Array.from({ length: count }, () => ({ payload: {} }));
+      for (let start = 0; start < count; start += 1_000)
+        await service.jobs.work.createMany(wishes.slice(start, start + 1_000));
+      const names = { service: "shop", type: "work", queue: "work" };
+      const lane = laneOf({ ...names, typeVersion: 1 });
+      const ask = { ...names, lane, free: count, leaseMs: 30_000 };
+      const { jobs } = await engine.claim({ worker: "w", lanes: [ask], limit: count });
+      expect(jobs).toHaveLength(count);
+      return jobs.map(({ job }) => ({ job, token: job.token, leaseMs: 30_000 }));
+    };
+    const sheets = async () => (await engine.query("records", { prefix: "leases/" })).length;
+    const few = await held(10);
+    expect(await engine.renew(few)).toEqual(
+      few.map(() => expect.objectContaining({ outcome: "held" })),
+    );
+    expect(await sheets()).toBe(1);
+    const many = [...few, ...(await held(5_200))];
+    const outcomes = await engine.renew(many);
+    expect(outcomes.filter(({ outcome }) => outcome === "held")).toHaveLength(many.length);
+    expect(await sheets()).toBe(3);
   });
 });

@@ -6,7 +6,7 @@ import { Pool } from "pg";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
 import { openEngine } from "#millrace/engine/open.js";
-import { type PgBouncer, startPgBouncer } from "../../scripts/pgbouncer.js";
+import { type PgBouncer, serverConnectionsMax, startPgBouncer } from "../../scripts/pgbouncer.js";
 import { execute, freshSchema, newSchema, sharedPostgresUrl } from "../support/postgres.js";
 
 /** The first run fetches the program. */
@@ -52,7 +52,7 @@ const bank = defineService("bank", {
   }),
 });
 
-/** Of a process's own at a time: fewer than PgBouncer has sessions, one of which the first create needs beside. */
+/** Of a process's own at a time: fewer than PgBouncer has sessions, because the workers need some, too. */
 const transactionsMax = 4;
 
 /** A service, and a pool of its own transactions, both by way of PgBouncer. */
@@ -113,5 +113,43 @@ describe("a service behind PgBouncer", () => {
       entries.filter((entry) => entry % 10 !== 9).map((entry) => ({ entry })),
     );
     expect(sessions.size).toBeGreaterThan(1);
+  });
+
+  /** As many transactions as PgBouncer has sessions, each with the answer to a create inside of it. */
+  async function createEverywhere(storeUrl: string, pool: Pool) {
+    const service = await connect(bank, { url: throughPgBouncer(storeUrl) });
+    onTestFinished(() => service.stop());
+    const places = Array.from({ length: serverConnectionsMax }, (_, entry) => entry);
+    const clients = await Promise.all(places.map(() => pool.connect()));
+    for (const client of clients) await client.query("BEGIN");
+    const creates = clients.map((tx, entry) => service.jobs.book.create({ entry }, { tx }));
+    const created = await Promise.all(creates);
+    for (const client of clients) {
+      await client.query("COMMIT");
+      client.release();
+    }
+    return { service, created };
+  }
+
+  it("creates the first jobs of a process though transactions hold every session, or says why not", {
+    timeout: 30_000,
+  }, async () => {
+    const { storeUrl } = await freshSchema();
+    const plain = new URL(throughPgBouncer(storeUrl));
+    plain.searchParams.delete("schema");
+    const pool = new Pool({ connectionString: plain.href, max: serverConnectionsMax });
+    onTestFinished(() => pool.end());
+    const first = await createEverywhere(storeUrl, pool);
+    for (const created of first.created)
+      expect(created).toMatchObject({
+        error: {
+          _tag: "StoreBusy",
+          message: expect.stringMatching(/bank\/book\/book@1 needs a connection.*more sessions/),
+        },
+      });
+    await first.service.jobs.book.create({ entry: 99 }).orThrow();
+    const second = await createEverywhere(storeUrl, pool);
+    expect(second.created.map((created) => created.isOk())).not.toContain(false);
+    expect((await second.service.reads.jobs().orThrow()).count).toBe(serverConnectionsMax + 1);
   });
 });

@@ -135,6 +135,22 @@ it("does not wait for a store that does not answer, and says what is not stored"
   expect(workshop.logged("while outcomes are not stored")).toHaveLength(1);
 });
 
+it("gives the store three seconds more where its handlers have used up the grace time", async () => {
+  const workshop = shop();
+  await workshop.create("mail");
+  const work = gate();
+  const worker = await workshop.start({ mail: () => work.opened });
+  workshop.trouble.settle = "refuse";
+  const stopping = worker.stop();
+  await workshop.clock.advance(9_000);
+  work.open();
+  await workshop.clock.advance(2_900);
+  expect(worker.state).toBe("stopping");
+  await workshop.clock.advance(100);
+  await stopping;
+  expect(workshop.logged("while outcomes are not stored")).toHaveLength(1);
+});
+
 it("can be stopped twice, and before it was started", async () => {
   const workshop = shop();
   const worker = await workshop.start({ mail: () => {} });

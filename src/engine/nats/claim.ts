@@ -385,18 +385,26 @@ export class Claims {
     const origin = { eventId: newEventId(), actor: `worker:${worker}` } as const;
     const started = startedEvent(job, origin, worker, now);
     const caps = lane.caps.map(({ id }) => id);
-    const facts: StartFacts = { leaseUntil: now + lane.ask.leaseMs, session, caps };
+    const sheet = held.enter(session);
+    const facts: StartFacts = { leaseUntil: now + lane.ask.leaseMs, sheet, caps };
     const expect = { filter: subjects.jobFilter(job.service, job.id), seq: logged.lastSeq };
     const message = messageOf(subjects.event(started), started, expect, facts);
+    const failed = (error: unknown) => {
+      held.leave(sheet);
+      throw error;
+    };
     return log.append({ jobId: job.id, message }).then((publication) => {
-      if (publication.outcome !== "stored") return null;
+      if (publication.outcome !== "stored") {
+        held.leave(sheet);
+        return null;
+      }
       const active = evolve(job, started).job;
       if (active === null) throw new Error(`Job ${job.id} was started and is gone.`);
       const starts = new Map(logged.starts).set(active.token, facts);
       const next = { ...logged, job: active, lastSeq: publication.seq, starts };
       held.set(job.id, active.token, { delivery: { reply }, logged: next });
       return { job: active, leaseUntil: facts.leaseUntil };
-    });
+    }, failed);
   }
 
   /** Something came in between: looks at the job again, and starts it if it still may. */

@@ -384,6 +384,7 @@ export class NatsEngine implements Engine {
   }
 
   async #close(): Promise<void> {
+    this.#port.hurry();
     await Promise.allSettled(this.#calls);
     this.#stop.abort();
     this.#clock.stop();

@@ -14,8 +14,8 @@ const capsHeader = "Millrace-Caps";
 /** What a start says besides its event: how long the lease stands, who renews it, and which caps it counts under. */
 export interface StartFacts {
   readonly leaseUntil: number;
-  /** The process that holds it, which keeps its renewals in a record of its own. */
-  readonly session: string;
+  /** The sheet of the process that holds it: a record that this process alone renews its leases in. */
+  readonly sheet: string;
   readonly caps: readonly string[];
 }
 
@@ -51,7 +51,7 @@ function headersOf(event: JobEvent, start?: StartFacts): Record<string, string> 
   if (tracestate !== undefined) headers.tracestate = headerText(tracestate);
   if (start === undefined) return headers;
   headers[leaseHeader] = String(start.leaseUntil);
-  headers[sessionHeader] = start.session;
+  headers[sessionHeader] = start.sheet;
   if (start.caps.length > 0) headers[capsHeader] = JSON.stringify(start.caps);
   return headers;
 }
@@ -77,7 +77,7 @@ export function startFactsOf(message: StoredMessage): StartFacts {
   const caps = message.header(capsHeader);
   return {
     leaseUntil: leaseUntilOf(message),
-    session: message.header(sessionHeader) ?? "",
+    sheet: message.header(sessionHeader) ?? "",
     caps: caps === undefined ? [] : capsFrom(caps),
   };
 }

@@ -294,6 +294,10 @@ export class JetStreamPort implements Port {
     return () => subscription.unsubscribe();
   }
 
+  hurry(): void {
+    this.#requests.hurry();
+  }
+
   async close(): Promise<void> {
     await this.#acks.idle();
     this.#sender.flush();
@@ -377,7 +381,8 @@ export class JetStreamPort implements Port {
         return await read();
       } catch (error) {
         const fault = thrownFault(error, this.#url);
-        if (!mayPass(fault) || performance.now() > endsAt) throw fault;
+        const isOver = this.#requests.isHurried || performance.now() > endsAt;
+        if (!mayPass(fault) || isOver) throw fault;
         await delay(againMs);
       }
     }

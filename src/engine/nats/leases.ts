@@ -1,6 +1,6 @@
 /**
- * Leases. A start tells until when its lease stands; what a process renews later it writes into one record of its own,
- * so that renewing a hundred jobs is one write. Whoever finds a lease lapsed strikes it out of that record first,
+ * Leases. A start tells until when its lease stands; what a process renews later it writes into a sheet, a record of its own,
+ * so that renewing a hundred jobs is one write. One that holds thousands has several, so that each fits into a message. Whoever finds a lease lapsed strikes it out of that record first,
  * so that a renewal at the same moment either comes before and is seen, or comes after and learns of it.
  */
 import type { Job } from "../../core/job.js";
@@ -29,9 +29,9 @@ export interface LeaseFacts {
   readonly at: number;
 }
 
-/** The record that a process keeps its renewals for a service in. */
-function sheetId(service: string, session: string): string {
-  return `leases/${service}/${session}`;
+/** The record of a sheet. Each service has its own under the same name. */
+function sheetId(service: string, sheet: string): string {
+  return `leases/${service}/${sheet}`;
 }
 
 /** The renewals that a record holds, if it is one of these. */
@@ -55,7 +55,7 @@ export class Leases {
     const active = activeOf(logged);
     if (!active) return null;
     const { job, start } = active;
-    const { record } = await this.#records.get(sheetId(job.service, start.session));
+    const { record } = await this.#records.get(sheetId(job.service, start.sheet));
     const renewal = (record?.body as unknown as Sheet | undefined)?.[job.id];
     const first = { until: start.leaseUntil, at: job.startedAt ?? 0 };
     if (renewal === undefined || renewal.token !== job.token) return first;
@@ -69,7 +69,7 @@ export class Leases {
     token: number,
     start: StartFacts,
   ): Promise<number> {
-    const { record } = await this.#records.get(sheetId(service, start.session));
+    const { record } = await this.#records.get(sheetId(service, start.sheet));
     const renewal = (record?.body as unknown as Sheet | undefined)?.[id];
     return renewal?.token === token ? Math.max(start.leaseUntil, renewal.until) : start.leaseUntil;
   }
@@ -86,7 +86,7 @@ export class Leases {
     if (!active) return false;
     const { job, start } = active;
     if (start.leaseUntil > now) return false;
-    const id = sheetId(job.service, start.session);
+    const id = sheetId(job.service, start.sheet);
     return this.#records.update<Sheet, boolean>(
       id,
       (sheet) => {
@@ -102,28 +102,28 @@ export class Leases {
   }
 
   /**
-   * Renews leases of one process; gives the ids of those that were struck out before. What that process no longer
+   * Renews leases of one sheet; gives the ids of those that were struck out before. What that process no longer
    * holds is left out, so that the record is never larger than what it holds.
    */
   async renew(
     service: string,
-    session: string,
+    sheet: string,
     held: readonly { readonly id: string; readonly token: number; readonly until: number }[],
     now: number,
     isHeld: (jobId: string, token: number) => boolean,
   ): Promise<ReadonlySet<string>> {
-    const id = sheetId(service, session);
+    const id = sheetId(service, sheet);
     for (let round = 0; round < casRoundsMax; round++) {
       const seen = await this.#records.get(id);
-      const sheet = (seen.record?.body ?? {}) as unknown as Sheet;
+      const before = (seen.record?.body ?? {}) as unknown as Sheet;
       const lost = new Set<string>();
       const next: Record<string, Renewal> = {};
-      for (const [jobId, renewal] of Object.entries(sheet)) {
+      for (const [jobId, renewal] of Object.entries(before)) {
         const isRecent = Math.max(renewal.until, renewal.at) + keepMs > now;
         if (isRecent && (renewal.struck || isHeld(jobId, renewal.token))) next[jobId] = renewal;
       }
       for (const { id: jobId, token, until } of held) {
-        const renewal = sheet[jobId];
+        const renewal = before[jobId];
         if (renewal?.struck && renewal.token === token) lost.add(jobId);
         else next[jobId] = { token, until, at: now };
       }
@@ -131,7 +131,7 @@ export class Leases {
       const body = next as unknown as Json;
       if (await this.#records.put(id, seen, body, forgottenAt(next))) return lost;
     }
-    throw new Error(`The leases of ${session} were changed by others too often.`);
+    throw new Error(`The leases of ${sheet} were changed by others too often.`);
   }
 }
 

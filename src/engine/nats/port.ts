@@ -100,5 +100,8 @@ export interface Port {
   /** Hears hints. Gives the way to stop. */
   onHint(subject: string, heard: (from: string) => void): () => void;
 
+  /** From now on nobody waits for a server that is away, or asks it twice: the store is about to be closed. */
+  hurry(): void;
+
   close(): Promise<void>;
 }

@@ -66,7 +66,7 @@ function outcomeOf(job: Job | null, token: number, leaseUntil: number): RenewOut
   return { outcome: "held", leaseUntil, cancelRequested: job.cancelRequest !== undefined };
 }
 
-/** Writes the renewals of each process that started one of the jobs; gives those that were struck out. */
+/** Writes the renewals of each sheet that one of the jobs is on; gives those that were struck out. */
 async function renewSheets(
   { leases, held: own, renewed }: RenewalContext,
   held: readonly HeldLease[],
@@ -74,23 +74,23 @@ async function renewSheets(
   outcomes: readonly RenewOutcome[],
   now: number,
 ): Promise<ReadonlySet<string>> {
-  const sheets = new Map<string, { service: string; session: string; items: RenewedLease[] }>();
+  const sheets = new Map<string, { service: string; sheet: string; items: RenewedLease[] }>();
   for (const [index, outcome] of outcomes.entries()) {
     const lease = held[index] as HeldLease;
-    const session = found[index]?.starts.get(lease.token)?.session;
-    if (outcome.outcome !== "held" || session === undefined) continue;
+    const sheet = found[index]?.starts.get(lease.token)?.sheet;
+    if (outcome.outcome !== "held" || sheet === undefined) continue;
     const { service, id } = lease.job;
-    const sheet = sheets.get(`${service}/${session}`) ?? { service, session, items: [] };
-    sheet.items.push({ jobId: id, token: lease.token, until: outcome.leaseUntil, at: now });
-    sheets.set(`${service}/${session}`, sheet);
+    const written = sheets.get(`${service}/${sheet}`) ?? { service, sheet, items: [] };
+    written.items.push({ jobId: id, token: lease.token, until: outcome.leaseUntil, at: now });
+    sheets.set(`${service}/${sheet}`, written);
   }
   const lost = new Set<string>();
-  for (const { service, session, items } of sheets.values()) {
+  for (const { service, sheet, items } of sheets.values()) {
     const wishes = items.map(({ jobId, token, until }) => ({ id: jobId, token, until }));
     // Of what another process holds nothing is known here but that it has started these.
     const isOwn = items.some(({ jobId, token }) => own.get(jobId, token) !== undefined);
     const isHeld = (jobId: string, token: number) => !isOwn || own.get(jobId, token) !== undefined;
-    const struck = await leases.renew(service, session, wishes, now, isHeld);
+    const struck = await leases.renew(service, sheet, wishes, now, isHeld);
     for (const { jobId, token } of items) if (struck.has(jobId)) lost.add(`${token}/${jobId}`);
     await renewed(items.filter(({ jobId }) => !struck.has(jobId)));
   }

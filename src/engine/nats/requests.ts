@@ -22,6 +22,10 @@ const looksMax = 10;
 /** The status of a request that nobody was there to answer. */
 const noResponders = 503;
 
+/** What is said to those who ask a server that is away while the store is closed. */
+const isAway =
+  "it is away, and the store is closed; whether it did what was asked before is not known";
+
 /** Asks a server. */
 export class Requests {
   readonly #connection: NatsConnection;
@@ -32,6 +36,8 @@ export class Requests {
   #subscription: Subscription | null = null;
   #timer: NodeJS.Timeout | null = null;
   #count = 0;
+  #isAway = false;
+  #isHurried = false;
 
   constructor(connection: NatsConnection, sender: Sender, inbox: string) {
     this.#connection = connection;
@@ -43,6 +49,7 @@ export class Requests {
   /** Calls when the connection is lost, and with it every answer that is under way. Gives the way to stop. */
   onLost(call: () => void): () => void {
     this.#losses.add(call);
+    if (this.#isGivenUp) queueMicrotask(call);
     return () => void this.#losses.delete(call);
   }
 
@@ -57,6 +64,10 @@ export class Requests {
     answer: (message: Msg) => void,
     fail: (error: Error) => void,
   ): void {
+    if (this.#isGivenUp) {
+      fail(named("ConnectionError", isAway));
+      return;
+    }
     this.#listen();
     const token = (this.#count++).toString(36);
     const { subject, body, headers } = request;
@@ -67,6 +78,17 @@ export class Requests {
       fail(error);
     };
     this.#sender.send({ subject, body, reply, headers, failed });
+  }
+
+  /** Whether the store is about to be closed, so that nothing is worth asking twice. */
+  get isHurried(): boolean {
+    return this.#isHurried;
+  }
+
+  /** From now on nobody waits for a server that is away. */
+  hurry(): void {
+    this.#isHurried = true;
+    if (this.#isAway) this.#lose();
   }
 
   /** Answers nobody any more. */
@@ -80,10 +102,22 @@ export class Requests {
   async #watch(): Promise<void> {
     for await (const status of this.#connection.status()) {
       if (status.type === "error") this.#refuse(status.error);
+      if (status.type === "reconnect") this.#isAway = false;
       if (status.type !== "disconnect") continue;
-      this.#failAll("TimeoutError", "The connection was lost before an answer came.");
-      for (const call of [...this.#losses]) call();
+      this.#isAway = true;
+      this.#lose();
     }
+  }
+
+  /** Whether nobody waits for the server any more. */
+  get #isGivenUp(): boolean {
+    return this.#isAway && this.#isHurried;
+  }
+
+  #lose(): void {
+    if (this.#isHurried) this.#failAll("ConnectionError", isAway);
+    else this.#failAll("TimeoutError", "The connection was lost before an answer came.");
+    for (const call of [...this.#losses]) call();
   }
 
   #listen(): void {

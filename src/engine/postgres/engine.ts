@@ -98,7 +98,7 @@ class PostgresEngine implements Engine {
       connect: () => this.#database.listener(pg),
       notify: (notice) => this.#database.notify(notice),
     });
-    this.#writer = new Writer(this.#database, {
+    this.#writer = new Writer(this.#database, clock, {
       tell: (woke) => {
         this.#wake.hint(woke);
         this.#commits.ring();

@@ -44,8 +44,7 @@ export class Enlisted {
     changes: readonly Change[],
     given: CallerTransaction,
   ): Promise<readonly AppendOutcome[]> {
-    await this.#options.writer.knowLanes(changes);
-    return this.#write(given, (tx) =>
+    return this.#write(changes, given, (tx) =>
       changes.every(isPlainCreate)
         ? createPlain(tx, changes.map(plainCreate))
         : each(changes, (change) => appendChange(tx, flatChange(change))),
@@ -57,8 +56,7 @@ export class Enlisted {
     changes: readonly Change[],
     given: CallerTransaction,
   ): Promise<readonly AppendOutcome[]> {
-    await this.#options.writer.knowLanes(changes);
-    return this.#write(given, (tx) =>
+    return this.#write(changes, given, (tx) =>
       each(changes, (change) => settleChange(tx, flatChange(change))),
     );
   }
@@ -92,11 +90,13 @@ export class Enlisted {
   }
 
   #write<Value>(
+    changes: readonly Change[],
     given: CallerTransaction,
     operation: (tx: PostgresTransaction) => Step<Value>,
   ): Promise<Value> {
     const { writer, commitWatch } = this.#options;
     return this.#callers.use(given, async (session, xid) => {
+      await writer.knowLanes(changes, session);
       for (let tries = 1; ; tries++) {
         const tx = writer.begin();
         await session.execute({ sql: "SAVEPOINT millrace", values: [] });

@@ -4,6 +4,7 @@
  * what fails in it is tried alone.
  */
 import { type BatchAnswer, Batcher } from "../batching.js";
+import type { Clock } from "../clock.js";
 import {
   type AppendOutcome,
   batchMax,
@@ -17,14 +18,15 @@ import type { RecordWrite, SwapOutcome } from "../record.js";
 import { appendChange, noteChange, settleChange } from "../sql/append.js";
 import { versionOf } from "../sql/caps.js";
 import { flatChange } from "../sql/change.js";
+import type { LaneParts } from "../sql/log.js";
 import { type PlainEnd, plainCreate, plainEnd } from "../sql/plain.js";
 import { swapRecord } from "../sql/records.js";
 import type { Step } from "../sql/statement.js";
 import { Claimer } from "./claimer.js";
-import type { Database } from "./driver.js";
+import type { Database, Session } from "./driver.js";
 import { isOfOneItem } from "./faults.js";
 import { pruneDeleted } from "./feed.js";
-import { type LaneParts, Lanes } from "./lanes.js";
+import { Lanes } from "./lanes.js";
 import { renewLeases } from "./lease.js";
 import { lockInOrder } from "./lock-order.js";
 import { createAllPlain, createPlain } from "./plain-create.js";
@@ -59,9 +61,9 @@ export class Writer {
   /** What was asked and has no answer yet. */
   readonly #underWay = new Set<Promise<unknown>>();
 
-  constructor(database: Database, hints: Hints) {
+  constructor(database: Database, clock: Clock, hints: Hints) {
     this.#database = database;
-    this.#lanes = new Lanes(database);
+    this.#lanes = new Lanes(database, clock);
     this.#transactions = new Transactions(database, this.#lanes.numbers, hints);
     this.#claimer = new Claimer(this.#transactions);
     this.#creates = calls((batch) => this.#createBatch(batch));
@@ -143,8 +145,8 @@ export class Writer {
   }
 
   /** Makes sure that the lanes of new jobs are known before a transaction of the caller's stores them. */
-  async knowLanes(changes: readonly Change[]): Promise<void> {
-    await this.#withLanes(lanesOf(changes), () => Promise.resolve());
+  knowLanes(changes: readonly Change[], session: Session): Promise<void> {
+    return this.#lanes.ensureInside(lanesOf(changes), session);
   }
 
   /** Waits for everything that was asked. */

@@ -12,16 +12,25 @@ export function withPolicy(values: EventValues, policy: object): EventValues {
   return values.with(bodyIndex, JSON.stringify({ ...body, policy })) as unknown as EventValues;
 }
 
+/** What makes a lane. */
+export interface LaneParts {
+  readonly service: string;
+  readonly queue: string;
+  readonly type: string;
+  readonly typeVersion: number;
+}
+
+/** The number of a lane; `null` where none of its jobs has come yet. */
+export function* findLane({ service, queue, type, typeVersion }: LaneParts): Step<number | null> {
+  const [row] = yield {
+    sql: "SELECT id FROM lanes WHERE service = ? AND queue = ? AND type = ? AND type_version = ?",
+    values: [service, queue, type, typeVersion],
+  };
+  return row ? int(row, "id") : null;
+}
+
 /** The number of a lane, which it gets when its first job comes. */
-export function* laneNumber(
-  tx: Transaction,
-  lane: {
-    readonly service: string;
-    readonly queue: string;
-    readonly type: string;
-    readonly typeVersion: number;
-  },
-): Step<number> {
+export function* laneNumber(tx: Transaction, lane: LaneParts): Step<number> {
   const name = `${lane.service}/${lane.queue}/${lane.type}@${lane.typeVersion}`;
   const known = tx.lanes.get(name);
   if (known !== undefined) return known;
@@ -30,13 +39,10 @@ export function* laneNumber(
     sql: "INSERT INTO lanes (service, queue, type, type_version) VALUES (?,?,?,?) ON CONFLICT DO NOTHING",
     values,
   };
-  const [row] = yield {
-    sql: "SELECT id FROM lanes WHERE service = ? AND queue = ? AND type = ? AND type_version = ?",
-    values,
-  };
-  if (!row) throw new Error(`Lane ${name} was not stored.`);
-  tx.lanes.set(name, int(row, "id"));
-  return int(row, "id");
+  const number = yield* findLane(lane);
+  if (number === null) throw new Error(`Lane ${name} was not stored.`);
+  tx.lanes.set(name, number);
+  return number;
 }
 
 /** The log of a store in which every event has a row of its own. */

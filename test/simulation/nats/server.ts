@@ -209,6 +209,7 @@ export function simulatedPort(
       await Promise.all(seqs.map(remove));
     },
     hint: (subject, from) => wire.send(`hint ${subject}`, () => server.hint(subject, from)),
+    hurry: () => {},
     onHint: (subject, heard) => server.onHint(subject, (from) => wire.hinted(() => heard(from))),
     close: async () => {},
   };
