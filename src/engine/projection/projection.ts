@@ -4,12 +4,11 @@
  */
 import { randomUUID } from "node:crypto";
 import type { Clock } from "../clock.js";
-import { batchMax, type DueAsk, type DueJob, type LoadedJob } from "../engine.js";
+import { batchMax, type DueAsk, type DueJob } from "../engine.js";
 import { StoreClosed, StoreFailed, StoreUnavailable } from "../errors.js";
 import type { EventText } from "../event-text.js";
 import type { Queries, QueryName } from "../query.js";
 import { Commits } from "../sql/commits.js";
-import { loadedJob } from "../sql/read.js";
 import type { LoggedEvent, RenewedLease } from "./entry.js";
 import type { Owner } from "./header.js";
 import type { Reads } from "./reads.js";
@@ -117,15 +116,6 @@ export class Projection {
   async putRecords(records: readonly MirroredRecord[]): Promise<void> {
     for (const items of chunks(records))
       await this.#write("records", { leader: this.#name, items });
-  }
-
-  /** Jobs folded from the events that are applied, with these events if they are asked for. */
-  async load(
-    ids: readonly string[],
-    options: { readonly history?: boolean } = {},
-  ): Promise<readonly (LoadedJob | null)[]> {
-    const logs = await this.#read("load", ids);
-    return logs.map((log) => log && loadedJob(log, options.history === true));
   }
 
   /** Asks the read model. */

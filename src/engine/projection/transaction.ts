@@ -4,7 +4,7 @@
  */
 import { insertJob } from "../sql/create.js";
 import { ownRows } from "../sql/log.js";
-import { eventColumns } from "../sql/rows.js";
+import { bodyIndex, eventColumns } from "../sql/rows.js";
 import type { Dialect, Transaction } from "../sql/transaction.js";
 
 /** What the operations of one transaction share. */
@@ -22,9 +22,13 @@ export interface ProjectionTransaction extends Transaction {
 /** Appends an event at its position. */
 export const insertEvent = `INSERT INTO events (seq, job, ${eventColumns}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)`;
 
-/** Events keep the positions of the log. Nothing has to be locked: whoever writes has locked the projection's own row. */
+/**
+ * Events keep the positions of the log, and those that are told without their body are left to it. Nothing has to be
+ * locked: whoever writes has locked the projection's own row.
+ */
 export const projectionDialect: Dialect = {
   *appendEvent(tx, n, values) {
+    if (values[bodyIndex] === null) return;
     yield { sql: insertEvent, values: [tx.seq, n, ...values] };
   },
   *insertJob(tx, values) {
