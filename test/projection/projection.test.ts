@@ -337,17 +337,15 @@ describe.for(stores)("a projection in $name", ({ freshUrl }) => {
     expect(await never).toBe(false);
   });
 
-  it("gives jobs with their history, and goes on over text that a database cannot hold", async () => {
+  it("goes on over text that a database cannot hold", async () => {
     const log = new Log();
     log.create("a", { key: key("before\0after"), tags: ["x\0y"] });
     log.start("a");
     log.complete("a");
     const projection = await open(await freshUrl(), log);
     await projection.apply(0, log.entries);
-    const [loaded, missing] = await projection.load(["a", "b"], { history: true });
-    expect(loaded?.job).toEqual(log.job("a"));
-    expect(loaded?.events?.map(({ name }) => name)).toEqual(["created", "started", "completed"]);
-    expect(missing).toBeNull();
+    const row = await projection.query("job", { id: "a" });
+    expect(row).toMatchObject({ state: "completed", version: 3 });
     expect(await projection.status(log.head)).toMatchObject({ lag: 0, ignored: 0 });
   });
 });

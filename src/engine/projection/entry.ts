@@ -5,7 +5,8 @@ import type { JobEvent } from "../../core/event.js";
 import type { JobKey, PolicyOutcome } from "../../core/job.js";
 import { transitions } from "../../core/transitions.js";
 import { type EventText, eventOf } from "../event-text.js";
-import { type FlatChange, flatChange } from "../sql/change.js";
+import { type FlatChange, flatChangeOf } from "../sql/change.js";
+import { eventValues } from "../sql/rows.js";
 
 /** One event with its place in the log. */
 export interface LoggedEvent<Event extends JobEvent | EventText = JobEvent | EventText> {
@@ -56,12 +57,22 @@ export function flatEntry(logged: LoggedEvent): FlatEntry {
 function flat(event: JobEvent, job: JobKey): FlatChange | null {
   if (!Object.hasOwn(transitions, event.name)) return null;
   try {
-    return flatChange({ job, expect: expectOf(event), event });
+    const values = isKept(event) ? eventValues(event) : eventValues(event, null);
+    return flatChangeOf({ job, expect: expectOf(event), event }, values);
   } catch (error) {
     // A log may hold an event that lacks what its name promises, and the view goes on without it.
     if (error instanceof TypeError) return null;
     throw error;
   }
+}
+
+/**
+ * Whether the view keeps what an event says. The log has all of it, and is asked for the history of a job; only what a key
+ * knows from a job alone must be found when that job is removed, and the log may have forgotten it by then.
+ */
+function isKept(event: JobEvent): boolean {
+  if (event.name === "created") return event.key !== undefined;
+  return "token" in event && event.token !== undefined && event.actor.startsWith("keeper:");
 }
 
 /** What the writer of an event must have seen. */

@@ -55,6 +55,11 @@ const noVersion = -1;
 
 /** Flattens a change. */
 export function flatChange(change: Change): FlatChange {
+  return flatChangeOf(change, eventValues(change.event));
+}
+
+/** Flattens a change whose event is stored with these values. */
+export function flatChangeOf(change: Change, values: EventValues): FlatChange {
   const { event, expect, records } = change;
   const token = "token" in event ? event.token : undefined;
   return {
@@ -71,7 +76,7 @@ export function flatChange(change: Change): FlatChange {
     detail: detailOf(event),
     aggregate: ("aggregate" in event ? event.aggregate : undefined) ?? null,
     lapse: token !== undefined && event.actor.startsWith("keeper:"),
-    values: eventValues(event),
+    values,
     create: event.name === "created" ? newJob(event) : null,
     before: records?.before ?? null,
     after: records?.after ?? null,
