@@ -34,7 +34,7 @@ class TimedServer {
   async #oneByOne(count: number): Promise<void> {
     const answers: (() => void)[] = [];
     const sent = Array.from({ length: count }, () =>
-      this.pace.alone(() => new Promise<void>((answer) => answers.push(answer))),
+      this.pace.alone(1, () => new Promise<void>((answer) => answers.push(answer))),
     );
     for (const [index, answer] of answers.entries()) {
       this.nowMs += this.aloneMs;
@@ -75,6 +75,14 @@ describe("the pace of a server", () => {
     await server.send(1, 500);
     server.aloneMs = 0.03;
     expect(await server.send(50, 20)).toBe(20);
+  });
+
+  it("is not misled by a machine that is busy most of the time", async () => {
+    const server = new TimedServer(0.03, 3);
+    for (let time = 0; time < 20; time++) {
+      server.aloneMs = time % 5 === 0 ? 0.03 : 0.4;
+      expect(await server.send(200, 1)).toBe(1);
+    }
   });
 
   it("finds out when a server has become faster", async () => {

@@ -19,6 +19,7 @@ import { provision } from "#millrace/engine/nats/provision.js";
 import { ServerClock } from "#millrace/engine/nats/server-clock.js";
 import { Subjects } from "#millrace/engine/nats/subjects.js";
 import { openProjection } from "#millrace/engine/projection/open.js";
+import { eachAlone } from "./each-alone.js";
 import { freshPrefix, type NewPrefix } from "./nats.js";
 
 /** A step that changes something on the server: what is stored or acknowledged, by the last words of its subjects. */
@@ -161,11 +162,13 @@ async function openInterfered(
 function interfered(port: Port, interference: Interference): Port {
   const through = <Answer>(step: Step, go: () => Promise<Answer>) =>
     interference(step, go) as Promise<Answer>;
-  const steps: Pick<Port, Step["name"]> = {
-    publish: (stream, message) =>
-      through({ name: "publish", stream, subjects: [message.subject] }, () =>
-        port.publish(stream, message),
-      ),
+  const publish: Port["publish"] = (stream, message) =>
+    through({ name: "publish", stream, subjects: [message.subject] }, () =>
+      port.publish(stream, message),
+    );
+  const steps: Pick<Port, Step["name"] | "publishEach"> = {
+    publish,
+    publishEach: (messages) => eachAlone(messages, publish),
     publishTogether: (messages) =>
       through(
         {
@@ -187,7 +190,7 @@ function interfered(port: Port, interference: Interference): Port {
   };
   return new Proxy(port, {
     get: (target, member) => {
-      const own = steps[member as Step["name"]] as unknown;
+      const own = steps[member as keyof typeof steps] as unknown;
       if (own !== undefined) return own;
       const found = Reflect.get(target, member, target) as unknown;
       return typeof found === "function" ? found.bind(target) : found;

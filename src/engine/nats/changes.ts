@@ -18,7 +18,7 @@ import { type HeldDeleted, heldRecordId } from "./held-deleted.js";
 import type { KeyedCreate } from "./keys.js";
 import type { Appended } from "./log.js";
 import type { EngineParts } from "./parts.js";
-import { createPlain, endPlain } from "./plain.js";
+import { PlainChanges } from "./plain.js";
 import type { Publication } from "./port.js";
 import { isTakenUnseen } from "./refusal.js";
 import { removeLog } from "./removal.js";
@@ -60,11 +60,34 @@ export class Changes {
   }
 
   /** Appends one change with its records. */
-  append(change: Change, by: ChangedBy): Promise<AppendOutcome> {
-    const plain =
-      by === "worker" ? endPlain(this.#context, change) : createPlain(this.#context, change);
-    if (plain === null) return this.#append(change, by);
-    return plain.then((isStored) => (isStored ? appended : this.#append(change, by)), faulted);
+  async append(change: Change, by: ChangedBy): Promise<AppendOutcome> {
+    const [outcome = conflict] = await this.appendEach([change], () => by);
+    return outcome;
+  }
+
+  /** Appends changes that do not speak of each other, each with its records. */
+  async appendEach(
+    changes: readonly Change[],
+    by: (change: Change) => ChangedBy,
+  ): Promise<readonly AppendOutcome[]> {
+    const outcomes: (AppendOutcome | Promise<AppendOutcome>)[] = new Array(changes.length);
+    const plain = new PlainChanges(this.#context);
+    for (const [index, change] of changes.entries()) {
+      if (plain.take(change, by(change), index)) continue;
+      const outcome = this.#append(change, by(change));
+      // It is awaited below, after those that are plain.
+      outcome.catch(() => {});
+      outcomes[index] = outcome;
+    }
+    await plain.store((publication, index) => {
+      const change = changes[index] as Change;
+      if (publication.outcome === "stored") outcomes[index] = appended;
+      else if (publication.outcome === "fault") outcomes[index] = faulted(publication.error);
+      else outcomes[index] = this.#append(change, by(change));
+    });
+    return outcomes.some((outcome) => outcome instanceof Promise)
+      ? Promise.all(outcomes)
+      : (outcomes as AppendOutcome[]);
   }
 
   async #append(change: Change, by: ChangedBy): Promise<AppendOutcome> {

@@ -399,6 +399,7 @@ export class NatsEngine implements Engine {
     changes: readonly Change[],
     by: (change: Change) => ChangedBy,
   ): Promise<readonly AppendOutcome[]> {
+    if (!changes.some(speaksOfOthers)) return this.#changes.appendEach(changes, by);
     const outcomes: Promise<AppendOutcome>[] = [];
     for (const change of changes) {
       const isAlone = speaksOfOthers(change);

@@ -38,17 +38,44 @@ export interface LoggedJob {
   /** When a job of this id was last deleted, as far as the log remembers; 0 where none was. */
   readonly deletedAt: number;
   /** The facts of each start, by token. */
-  readonly starts: ReadonlyMap<number, StartFacts>;
+  readonly starts: Starts;
 }
 
-/** The headers that every event has, and those of a start. */
-function headersOf(event: JobEvent, start?: StartFacts): Record<string, string> {
+/** The facts of starts, by token. */
+export interface Starts {
+  get(token: number): StartFacts | undefined;
+}
+
+/** One more start than there were. Nearly all jobs have one alone, and a map costs more than all else that is known of them. */
+class LastStart implements Starts {
+  constructor(
+    readonly token: number,
+    readonly facts: StartFacts,
+    readonly before: Starts,
+  ) {}
+
+  get(token: number): StartFacts | undefined {
+    return token === this.token ? this.facts : this.before.get(token);
+  }
+}
+
+/**
+ * The headers that every event has, and those of a start. By its id a server knows a message that it has stored; where
+ * that is compared with the log, it could not be stored twice anyhow, and so the server need not remember it.
+ */
+function headersOf(
+  event: JobEvent,
+  isCompared: boolean,
+  start?: StartFacts,
+): Record<string, string> {
   const { requestId, traceparent, tracestate } = event.context;
-  const headers: Record<string, string> = {
-    "Nats-Msg-Id": headerText(event.id),
-    "request-id": headerText(requestId),
-    traceparent: headerText(traceparent),
-  };
+  const headers: Record<string, string> = isCompared
+    ? { "request-id": headerText(requestId), traceparent: headerText(traceparent) }
+    : {
+        "Nats-Msg-Id": headerText(event.id),
+        "request-id": headerText(requestId),
+        traceparent: headerText(traceparent),
+      };
   if (tracestate !== undefined) headers.tracestate = headerText(tracestate);
   if (start === undefined) return headers;
   headers[leaseHeader] = String(start.leaseUntil);
@@ -69,8 +96,9 @@ export function messageOf(
   expect?: OutgoingMessage["expect"],
   start?: StartFacts,
 ): OutgoingMessage {
-  const message = { subject, body: JSON.stringify(event), headers: headersOf(event, start) };
-  return expect === undefined ? message : { ...message, expect };
+  const body = JSON.stringify(event);
+  if (expect === undefined) return { subject, body, headers: headersOf(event, false, start) };
+  return { subject, body, headers: headersOf(event, true, start), expect };
 }
 
 /** What the message of a start says besides its event. */
@@ -141,22 +169,25 @@ export function createdJob(event: EventOf<"created">, seq: number): LoggedJob {
   };
 }
 
+/** A job that was started from what was known of it. */
+export function startedJob(logged: LoggedJob, job: Job, seq: number, facts: StartFacts): LoggedJob {
+  const { events, seqs, creations, existed, ticketSeq, deletedAt } = logged;
+  const starts = new LastStart(job.token, facts, logged.starts);
+  return { job, events, seqs, creations, lastSeq: seq, existed, ticketSeq, deletedAt, starts };
+}
+
 /** Whether an event is not of a job's service; what no fold knows says it as its subject does. */
 function isOfAnother(event: JobEvent, { service }: Job): boolean {
   return event.service !== service && event.service !== tokenOf(service);
 }
 
-/** Folds messages in the order of the log onto what is known of a job. */
-export function foldMessages(
-  prefix: string,
-  messages: readonly StoredMessage[],
-  from: LoggedJob = noJob,
-): LoggedJob {
-  let { job, lastSeq, ticketSeq, deletedAt, existed } = from;
-  let events = [...from.events];
-  const seqs = [...from.seqs];
-  const creations = [...from.creations];
-  const starts = new Map(from.starts);
+/** Folds the messages of a job in the order of the log. */
+export function foldMessages(prefix: string, messages: readonly StoredMessage[]): LoggedJob {
+  let { job, lastSeq, ticketSeq, deletedAt, existed } = noJob;
+  let events: JobEvent[] = [];
+  const seqs: number[] = [];
+  const creations: number[] = [];
+  const starts = new Map<number, StartFacts>();
   for (const message of messages) {
     const event = eventOf(message);
     // No append to the job compares with what another service writes under its id.

@@ -16,9 +16,9 @@ export interface HeldJob {
   logged: LoggedJob;
 }
 
-/** The claimed jobs of a process, by job and token. */
+/** The claimed jobs of a process, by token and job. */
 export class Held {
-  readonly #jobs = new Map<string, HeldJob>();
+  readonly #jobs = new Map<number, Map<string, HeldJob>>();
   /** How many jobs are on each sheet: those that are held, and those that are about to be. */
   readonly #sheets = new Map<string, number>();
 
@@ -44,24 +44,24 @@ export class Held {
   }
 
   set(id: string, token: number, held: HeldJob): void {
-    this.#jobs.set(nameOf(id, token), held);
+    const jobs = this.#jobs.get(token);
+    if (jobs) jobs.set(id, held);
+    else this.#jobs.set(token, new Map([[id, held]]));
   }
 
   get(id: string, token: number | undefined): HeldJob | undefined {
-    return token === undefined ? undefined : this.#jobs.get(nameOf(id, token));
+    return token === undefined ? undefined : this.#jobs.get(token)?.get(id);
   }
 
   /** Lets go of a job; gives the delivery to be acknowledged. */
   take(id: string, token: number): Acknowledgeable | undefined {
-    const held = this.get(id, token);
-    if (held === undefined) return undefined;
-    this.#jobs.delete(nameOf(id, token));
+    const jobs = this.#jobs.get(token);
+    const held = jobs?.get(id);
+    if (jobs === undefined || held === undefined) return undefined;
+    jobs.delete(id);
+    if (jobs.size === 0) this.#jobs.delete(token);
     const sheet = held.logged.starts.get(token)?.sheet;
     if (sheet !== undefined) this.leave(sheet);
     return held.delivery;
   }
-}
-
-function nameOf(id: string, token: number): string {
-  return `${token}/${id}`;
 }

@@ -7,11 +7,13 @@ import type { Msg, NatsConnection } from "@nats-io/transport-node";
 import { type BatchAnswer, Batcher } from "../batching.js";
 import type { PackedEvents } from "../projection/packed.js";
 import { type ApiError, apiFault, mayPass, thrownFault } from "./faults.js";
+import { Fetches } from "./fetching.js";
 import type { NatsLibrary } from "./libraries.js";
 import type {
   Acknowledgeable,
   ConsumerConfig,
   Delivery,
+  EachPublication,
   OutgoingMessage,
   Port,
   Publication,
@@ -19,25 +21,19 @@ import type {
   StreamName,
 } from "./port.js";
 import type { Topology } from "./provision.js";
-import { rawHeaders, statusOf } from "./raw-headers.js";
+import { statusOf } from "./raw-headers.js";
 import {
-  deliveredText,
   directMessage,
   follow,
   Messages,
   Packs,
-  placeOf,
   type ReadingFrom,
-  ReadMessage,
   readAll,
   readDirect,
   readLastOfEach,
 } from "./reading.js";
 import { Requests } from "./requests.js";
 import { Sender } from "./sending.js";
-
-/** How long a fetch waits for what the server has at once. */
-const fetchTimeoutMs = 5_000;
 
 /** For how long a question is asked again that costs nothing but time, while the server is away, and how often. */
 const patienceMs = 10_000;
@@ -47,8 +43,7 @@ const againMs = 100;
 const ackBatchMax = 1_000;
 const consumerTokens = 4;
 
-/** The status of a request that nobody was there to answer, and of one for what is not there. */
-const noResponders = 503;
+/** The status of a request for what is not there. */
 const notFound = 404;
 
 /**
@@ -80,7 +75,8 @@ export class JetStreamPort implements Port {
   readonly #readsEverything: boolean;
   readonly #sender: Sender;
   readonly #requests: Requests;
-  readonly #acks: Batcher<Acknowledgeable, void>;
+  readonly #fetches: Fetches;
+  readonly #acks: Batcher<readonly Acknowledgeable[], void>;
   readonly #clockFilter: string;
   #batches = 0;
 
@@ -105,15 +101,45 @@ export class JetStreamPort implements Port {
     this.#sender = new Sender(options.connection);
     const inbox = this.#nats.createInbox(this.#inboxPrefix);
     this.#requests = new Requests(options.connection, this.#sender, inbox);
-    this.#acks = new Batcher<Acknowledgeable, void>((deliveries) => this.#confirm(deliveries), {
+    this.#fetches = new Fetches({
+      connection: options.connection,
+      sender: this.#sender,
+      requests: this.#requests,
+      newInbox: () => this.#nats.createInbox(this.#inboxPrefix),
+    });
+    const confirm = (groups: readonly (readonly Acknowledgeable[])[]) => this.#confirm(groups);
+    this.#acks = new Batcher<readonly Acknowledgeable[], void>(confirm, {
       weightMax: ackBatchMax,
-      weigh: () => 1,
+      weigh: ({ length }) => length,
     });
     this.#clockFilter = options.clockFilter;
   }
 
-  publish(_stream: StreamName, message: OutgoingMessage): Promise<Publication> {
-    return this.#send(message, this.#headers(message));
+  async publish(_stream: StreamName, message: OutgoingMessage): Promise<Publication> {
+    const [publication = conflict] = await this.publishEach([message]);
+    if (publication.outcome === "fault") throw publication.error;
+    return publication;
+  }
+
+  publishEach(messages: readonly OutgoingMessage[]): Promise<readonly EachPublication[]> {
+    const requests = messages.map((message) => ({
+      subject: message.subject,
+      body: message.body,
+      headers: headersOf(message),
+    }));
+    return new Promise((resolve) => {
+      const publications: EachPublication[] = new Array(messages.length);
+      let left = messages.length;
+      const tell = (publication: EachPublication, index: number) => {
+        publications[index] = publication;
+        left -= 1;
+        if (left === 0) resolve(publications);
+      };
+      const answered = (message: Msg, index: number) => tell(this.#publication(message), index);
+      const failed = (error: Error, index: number) =>
+        tell({ outcome: "fault", error: thrownFault(error, this.#url) }, index);
+      this.#requests.send(requests, { answered, failed });
+    });
   }
 
   async publishTogether(messages: readonly OutgoingMessage[]): Promise<readonly Publication[]> {
@@ -121,17 +147,17 @@ export class JetStreamPort implements Port {
     if (first && messages.length === 1) return [await this.publish("jobs", first)];
     this.#batches += 1;
     const id = `${this.#connection.info?.client_id ?? 0}-${this.#batches}-${this.#nats.nuid.next()}`;
-    let committed: Promise<Publication> | null = null;
+    const last = messages.length - 1;
     for (const [index, message] of messages.entries()) {
+      if (index === last) break;
       const place = `Nats-Batch-Id: ${id}\r\nNats-Batch-Sequence: ${index + 1}\r\n`;
-      if (index < messages.length - 1) {
-        const headers = this.#headers(message, place);
-        this.#sender.send({ subject: message.subject, body: message.body, headers });
-      } else {
-        committed = this.#send(message, this.#headers(message, `${place}Nats-Batch-Commit: 1\r\n`));
-      }
+      const headers = headersOf(message, place);
+      this.#sender.send({ subject: message.subject, body: message.body, headers });
     }
-    const answer = (await committed) ?? conflict;
+    const end = messages[last];
+    if (!end) return [];
+    const place = `Nats-Batch-Id: ${id}\r\nNats-Batch-Sequence: ${messages.length}\r\nNats-Batch-Commit: 1\r\n`;
+    const answer = await this.#commit(end, place);
     if (answer.outcome === "conflict") return messages.map(() => answer);
     return messages.map((_, index) => ({
       outcome: "stored",
@@ -181,42 +207,13 @@ export class JetStreamPort implements Port {
     throw apiFault(error, this.#url);
   }
 
-  fetch(consumer: string, limit: number): Promise<readonly Delivery[] | null> {
-    const inbox = this.#nats.createInbox(this.#inboxPrefix);
-    const deliveries: Delivery[] = [];
-    return new Promise((resolve, reject) => {
-      const end = () => {
-        clearTimeout(timer);
-        forget();
-        subscription.unsubscribe();
-      };
-      const finish = () => {
-        end();
-        resolve(deliveries);
-      };
-      const timer = setTimeout(finish, fetchTimeoutMs);
-      const forget = this.#requests.onLost(finish);
-      const subscription = this.#connection.subscribe(inbox, {
-        callback: (error, message) => {
-          if (error) {
-            end();
-            if (deliveries.length > 0) resolve(deliveries);
-            else reject(thrownFault(error, this.#url));
-          } else if (message.data.length > 0) {
-            deliveries.push(new ReadDelivery(message));
-            if (deliveries.length === limit) finish();
-          } else if (statusOf(message) === noResponders) {
-            end();
-            resolve(null);
-          } else finish();
-        },
-      });
-      this.#sender.send({
-        subject: `${this.#api}.CONSUMER.MSG.NEXT.${this.#topology.jobsStream}.${consumer}`,
-        body: JSON.stringify({ batch: limit, no_wait: true }),
-        reply: inbox,
-      });
-    });
+  async fetch(consumer: string, limit: number): Promise<readonly Delivery[] | null> {
+    const subject = `${this.#api}.CONSUMER.MSG.NEXT.${this.#topology.jobsStream}.${consumer}`;
+    try {
+      return await this.#fetches.take(subject, limit);
+    } catch (error) {
+      throw thrownFault(error, this.#url);
+    }
   }
 
   async acknowledgedUpTo(consumer: string): Promise<number | null> {
@@ -249,18 +246,22 @@ export class JetStreamPort implements Port {
   }
 
   async acknowledge(deliveries: readonly Acknowledgeable[]): Promise<void> {
-    await Promise.all(deliveries.map((delivery) => this.#acks.call(delivery)));
+    if (deliveries.length > 0) await this.#acks.call(deliveries);
   }
 
   /** The server takes acknowledgements of one consumer in their order, so that the last answer stands for all. */
-  async #confirm(deliveries: readonly Acknowledgeable[]): Promise<readonly BatchAnswer<void>[]> {
-    const last = new Map(deliveries.map((delivery) => [consumerOf(delivery), delivery]));
-    const confirmed = [...last.values()];
-    const asked = new Set(confirmed);
-    for (const delivery of deliveries)
-      if (!asked.has(delivery)) this.#sender.send({ subject: delivery.reply, body: "+ACK" });
-    await Promise.all(confirmed.map(({ reply }) => this.#request(reply, "+ACK")));
-    return deliveries.map(() => ({ answer: undefined }));
+  async #confirm(
+    groups: readonly (readonly Acknowledgeable[])[],
+  ): Promise<readonly BatchAnswer<void>[]> {
+    const last = new Map<string, Acknowledgeable>();
+    for (const deliveries of groups)
+      for (const delivery of deliveries) last.set(consumerOf(delivery), delivery);
+    for (const deliveries of groups)
+      for (const delivery of deliveries)
+        if (last.get(consumerOf(delivery)) !== delivery)
+          this.#sender.send({ subject: delivery.reply, body: "+ACK" });
+    await Promise.all([...last.values()].map(({ reply }) => this.#request(reply, "+ACK")));
+    return groups.map(() => ({ answer: undefined }));
   }
 
   working(deliveries: readonly Acknowledgeable[]): void {
@@ -345,34 +346,33 @@ export class JetStreamPort implements Port {
     };
   }
 
-  /** The headers of a message, and those that one in a batch has besides. */
-  #headers({ headers, expect }: OutgoingMessage, more = ""): string {
-    let text = "NATS/1.0\r\n";
-    for (const name in headers) text += `${name}: ${headers[name]}\r\n`;
-    if (expect !== undefined)
-      text += `Nats-Expected-Last-Subject-Sequence: ${expect.seq}\r\nNats-Expected-Last-Subject-Sequence-Subject: ${expect.filter}\r\n`;
-    return `${text}${more}\r\n`;
-  }
-
-  /** Stores a message. Thousands are on their way at once, and so each takes one promise. */
-  #send({ subject, body }: OutgoingMessage, headers: string): Promise<Publication> {
+  /** Sends the last message of a batch, which stores all of it. */
+  #commit(message: OutgoingMessage, place: string): Promise<Publication> {
+    const { subject, body } = message;
     return new Promise((resolve, reject) => {
-      const fail = (error: unknown) => reject(thrownFault(error, this.#url));
-      const answer = (message: Msg) => {
-        try {
-          resolve(this.#publication(message.json<Answer>()));
-        } catch (error) {
-          fail(error);
-        }
+      const answered = (answer: Msg) => {
+        const publication = this.#publication(answer);
+        if (publication.outcome === "fault") reject(publication.error);
+        else resolve(publication);
       };
-      this.#requests.send({ subject, body, headers }, answer, fail);
+      const failed = (error: Error) => reject(thrownFault(error, this.#url));
+      const headers = headersOf(message, place);
+      this.#requests.send([{ subject, body, headers }], { answered, failed });
     });
   }
 
-  #publication({ seq, error }: Answer): Publication {
-    if (error && wrongLastSequence.has(error.err_code)) return conflict;
-    if (error) throw apiFault(error, this.#url);
-    return { outcome: "stored", seq: seq ?? 0 };
+  /** What the server says of a message that it was to store. */
+  #publication(message: Msg): EachPublication {
+    const position = storedPosition(message.data);
+    if (position !== null) return { outcome: "stored", seq: position };
+    try {
+      const { seq, error } = message.json<Answer>();
+      if (error && wrongLastSequence.has(error.err_code)) return conflict;
+      if (error) return { outcome: "fault", error: apiFault(error, this.#url) };
+      return { outcome: "stored", seq: seq ?? 0 };
+    } catch (error) {
+      return { outcome: "fault", error: thrownFault(error, this.#url) };
+    }
   }
 
   async #ask<T>(subject: string, body?: object): Promise<T & { readonly error?: ApiError }> {
@@ -404,22 +404,40 @@ export class JetStreamPort implements Port {
   }
 }
 
-/** What the reply subjects of one consumer's deliveries have in common. */
-function consumerOf({ reply }: Acknowledgeable): string {
-  return reply.split(".", consumerTokens).join(".");
+/** The headers of a message, and those that one in a batch has besides. */
+function headersOf({ headers, expect }: OutgoingMessage, more = ""): string {
+  let text = "NATS/1.0\r\n";
+  for (const name in headers) text += `${name}: ${headers[name]}\r\n`;
+  if (expect !== undefined)
+    text += `Nats-Expected-Last-Subject-Sequence: ${expect.seq}\r\nNats-Expected-Last-Subject-Sequence-Subject: ${expect.filter}\r\n`;
+  return `${text}${more}\r\n`;
 }
 
-/** A delivery as it came. */
-class ReadDelivery extends ReadMessage implements Delivery {
-  readonly reply: string;
-  readonly isRedelivery: boolean;
-
-  constructor(message: Msg) {
-    const { reply = "", data } = message;
-    const { seq, delivered } = placeOf(reply);
-    const headers = rawHeaders(message, data);
-    super(message.subject, seq, deliveredText(data, headers), headers, "first");
-    this.reply = reply;
-    this.isRedelivery = delivered > 1;
+/** The position in the usual answer to a message, which ends with it; `null` where the answer says something else. */
+function storedPosition(answer: Uint8Array): number | null {
+  let at = answer.length - 2;
+  if (answer[at + 1] !== braceCode) return null;
+  let seq = 0;
+  for (let unit = 1; at >= 0; at--, unit *= 10) {
+    const digit = (answer[at] ?? 0) - zeroCode;
+    if (digit < 0 || digit > 9) break;
+    seq += digit * unit;
   }
+  for (let index = positionEnding.length - 1; index >= 0; index--, at--)
+    if (answer[at] !== positionEnding[index]) return null;
+  return seq === 0 ? null : seq;
+}
+
+const positionEnding = Buffer.from(',"seq":');
+const braceCode = "}".charCodeAt(0);
+const zeroCode = "0".charCodeAt(0);
+
+/** What the reply subjects of one consumer's deliveries have in common. */
+function consumerOf({ reply }: Acknowledgeable): string {
+  let end = -1;
+  for (let token = 0; token < consumerTokens; token++) {
+    end = reply.indexOf(".", end + 1);
+    if (end < 0) return reply;
+  }
+  return reply.slice(0, end);
 }

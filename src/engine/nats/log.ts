@@ -12,7 +12,7 @@ import { eventOf } from "../event-text.js";
 import { foldMessages, type LoggedJob, noJob } from "./entry.js";
 import type { HeldJob } from "./held.js";
 import { Pace } from "./pace.js";
-import type { OutgoingMessage, Port, Publication } from "./port.js";
+import type { EachPublication, OutgoingMessage, Port, Publication } from "./port.js";
 import type { Subjects } from "./subjects.js";
 
 /** How much one batch may hold, in messages and in characters. */
@@ -33,10 +33,10 @@ export interface Appended {
   readonly message: OutgoingMessage;
 }
 
+/** Events that somebody waits for. */
 interface Asked {
-  readonly item: Appended;
-  readonly resolve: (publication: Publication) => void;
-  readonly reject: (error: unknown) => void;
+  readonly items: readonly Appended[];
+  readonly tell: (publications: readonly EachPublication[]) => void;
 }
 
 /** The log of a deployment. */
@@ -115,9 +115,16 @@ export class Log {
   }
 
   /** Appends one event, alone or together with whatever else is on its way. */
-  append(item: Appended): Promise<Publication> {
-    return new Promise((resolve, reject) => {
-      if (this.#asked.push({ item, resolve, reject }) === 1) queueMicrotask(() => this.#goOut());
+  async append(item: Appended): Promise<Publication> {
+    const [publication = conflict] = await this.appendEach([item]);
+    if (publication.outcome === "fault") throw publication.error;
+    return publication;
+  }
+
+  /** Appends events, each by itself. They share what waits for them, because that costs more than the events. */
+  appendEach(items: readonly Appended[]): Promise<readonly EachPublication[]> {
+    return new Promise((tell) => {
+      if (this.#asked.push({ items, tell }) === 1) queueMicrotask(() => this.#goOut());
     });
   }
 
@@ -125,21 +132,50 @@ export class Log {
   #goOut(): void {
     const asked = this.#asked;
     this.#asked = [];
-    const goesAlone = this.#batcher.waiting === 0 && this.#pace.goesAlone(asked.length);
-    for (const each of asked) {
-      if (goesAlone) this.#sendQuickly(each);
-      else this.#batcher.call(each.item).then(each.resolve, each.reject);
+    const [only] = asked;
+    const all = only && asked.length === 1 ? only.items : asked.flatMap(({ items }) => [...items]);
+    if (this.#batcher.waiting > 0 || !this.#pace.goesAlone(all.length)) {
+      for (const { items, tell } of asked) void this.#sendTogether(items).then(tell);
+      return;
+    }
+    const messages = all.map(({ message }) => message);
+    const sent = this.#pace.alone(all.length, () => this.#port.publishEach(messages));
+    sent.then(
+      (publications) => this.#answer(asked, publications),
+      (error: unknown) =>
+        this.#answer(
+          asked,
+          messages.map(() => faultOf(error)),
+        ),
+    );
+  }
+
+  /** Tells everybody what became of their events. */
+  #answer(asked: readonly Asked[], publications: readonly EachPublication[]): void {
+    let from = 0;
+    for (const { items, tell } of asked) {
+      const isAll = items.length === publications.length;
+      const own = isAll ? publications : publications.slice(from, from + items.length);
+      from += items.length;
+      if (own.every(isStored)) tell(own);
+      else void this.#lookAt(items, own).then(tell);
     }
   }
 
-  /** Sends an event that goes alone. It is looked into the log only where it is not known whether it was stored. */
-  #sendQuickly({ item, resolve, reject }: Asked): void {
-    const sent = this.#pace.alone(() => this.#port.publish("jobs", item.message));
-    const look = () => void this.#sendAlone(item, sent).then(resolve, reject);
-    sent.then((publication) => {
-      if (publication.outcome === "stored") resolve(publication);
-      else look();
-    }, look);
+  #sendTogether(items: readonly Appended[]): Promise<readonly EachPublication[]> {
+    return Promise.all(items.map((item) => this.#batcher.call(item).catch(faultOf)));
+  }
+
+  /** Looks into the log where it is not known whether an event was stored. */
+  #lookAt(
+    items: readonly Appended[],
+    publications: readonly EachPublication[],
+  ): Promise<readonly EachPublication[]> {
+    const looks = items.map((item, index) => {
+      const sent = publications[index] ?? conflict;
+      return sent.outcome === "stored" ? sent : this.#sendAlone(item, sent).catch(faultOf);
+    });
+    return Promise.all(looks);
   }
 
   /** Appends an event and what follows from it: all or nothing, where the server can. */
@@ -194,11 +230,13 @@ export class Log {
   }
 
   /** Sends an event alone, or goes on from where it was sent. */
-  #sendAlone(item: Appended, sent?: Promise<Publication>): Promise<Publication> {
+  #sendAlone(item: Appended, sent?: EachPublication): Promise<Publication> {
     let first = sent;
-    return this.#readingBack(item, () => {
-      const publication = first ?? this.#port.publish("jobs", item.message);
+    return this.#readingBack(item, async () => {
+      const publication = first;
       first = undefined;
+      if (publication === undefined) return this.#port.publish("jobs", item.message);
+      if (publication.outcome === "fault") throw publication.error;
       return publication;
     });
   }
@@ -208,7 +246,6 @@ export class Log {
     { jobId, message }: Appended,
     publish: () => Promise<Publication>,
   ): Promise<Publication> {
-    const eventId = message.headers["Nats-Msg-Id"];
     for (let lost = 0; ; lost++) {
       try {
         const publication = await publish();
@@ -218,13 +255,22 @@ export class Log {
         if (!isAmbiguous || lost >= lostRepliesMax) throw error;
       }
       const messages = await this.#port.read("jobs", this.#subjects.logFilter(jobId));
-      const own = messages.find((message) => message.header("Nats-Msg-Id") === eventId);
+      const { id } = eventOf(message);
+      const own = messages.find((stored) => eventOf(stored).id === id);
       if (own) return { outcome: "stored", seq: own.seq };
       const { lastSeq } = foldMessages(this.#subjects.prefix, messages);
       if (message.expect === undefined || lastSeq !== message.expect.seq) return conflict;
       if (lost >= lostRepliesMax) return conflict;
     }
   }
+}
+
+function isStored({ outcome }: EachPublication): boolean {
+  return outcome === "stored";
+}
+
+function faultOf(error: unknown): EachPublication {
+  return { outcome: "fault", error };
 }
 
 /** The fold of events if they are all that changed the job; `null` if some are missing, or there is no job. */

@@ -11,8 +11,14 @@ const batchFirstMs = 4;
 /** Where messages alone are stored faster than this, nothing is brought to the disk for each, and a batch never pays. */
 const quickMs = 0.12;
 
-/** How much the newest measurement counts. */
+/** How much the newest measurement of a batch counts. */
 const newestShare = 0.5;
+
+/**
+ * Of so many stretches of messages the quickest counts: whatever else this machine does makes a stretch slower, but
+ * nothing makes a disk faster.
+ */
+const stretchesKept = 8;
 
 /** What a message costs in a batch, of what it costs alone, once the batch itself is paid for. */
 const batchedShare = 1 / 3;
@@ -33,6 +39,8 @@ const leastMs = 0.001;
 export class Pace {
   readonly #monotonic: () => number;
   readonly #takesBatches: boolean;
+  /** What a message alone took in the last stretches. */
+  #stretches: readonly number[] = [];
   #aloneMs = aloneFirstMs;
   #batchMs = batchFirstMs;
   /** How many messages are on their way one by one. */
@@ -58,25 +66,26 @@ export class Pace {
     return this.#underWay + count <= aloneMax;
   }
 
-  /** Sends a message that goes alone. */
-  alone<Value>(send: () => Promise<Value>): Promise<Value> {
+  /** Sends messages that go one by one, all at once. */
+  alone<Value>(count: number, send: () => Promise<Value>): Promise<Value> {
     if (this.#underWay === 0) this.#begin();
-    this.#underWay += 1;
+    this.#underWay += count;
     const sent = send();
-    sent.then(this.#answered, this.#answered);
+    const answered = () => {
+      this.#underWay -= count;
+      this.#stored += count;
+      if (this.#underWay === 0 || this.#stored >= stretchMax) this.#measure();
+    };
+    sent.then(answered, answered);
     return sent;
   }
-
-  readonly #answered = () => {
-    this.#underWay -= 1;
-    this.#stored += 1;
-    if (this.#underWay === 0 || this.#stored === stretchMax) this.#measure();
-  };
 
   /** Takes the pace of a stretch. A message that nobody was beside tells how far the server is, and no more. */
   #measure(): void {
     if (this.#stored > 1) {
-      this.#aloneMs = mixed(this.#aloneMs, (this.#monotonic() - this.#since) / this.#stored);
+      const tookMs = Math.max((this.#monotonic() - this.#since) / this.#stored, leastMs);
+      this.#stretches = [...this.#stretches.slice(1 - stretchesKept), tookMs];
+      this.#aloneMs = Math.min(...this.#stretches);
       this.#batchMs *= fading;
     }
     this.#begin();

@@ -1,7 +1,8 @@
 /**
  * Plain changes, which are nearly all: a job without a key, blockers or records is created, or the worker that holds it
- * ends it. Nothing has to be looked up for them, and so each is one message and little else: what a change holds on to
- * while it is under way costs more than the change. Whatever does not go as expected is left to the way of all others.
+ * ends it. Nothing has to be looked up for them, and so each is one message and little else, and those of one call go
+ * together: what a change holds on to while it is under way costs more than the change. Whatever does not go as expected
+ * is left to the way of all others.
  */
 import type { EventOf, JobEvent } from "../../core/event.js";
 import { ignoredReason } from "../../core/evolve.js";
@@ -9,8 +10,8 @@ import { isEnded } from "../../core/job.js";
 import type { Change, WakeTopic } from "../engine.js";
 import { messageOf } from "./entry.js";
 import type { Held } from "./held.js";
-import type { Log } from "./log.js";
-import type { Port } from "./port.js";
+import type { Appended, Log } from "./log.js";
+import type { Acknowledgeable, EachPublication, Port } from "./port.js";
 import type { Subjects } from "./subjects.js";
 
 /** What plain changes need of the engine. */
@@ -22,21 +23,80 @@ export interface PlainContext {
   readonly hint: (topic: WakeTopic, service: string) => void;
 }
 
-/** Stores a create that is plain; gives whether that worked, or `null` where it is not plain. */
-export function createPlain(
-  { log, subjects, hint }: PlainContext,
+/** Changes of one call that are plain, each with its place in the call. */
+export class PlainChanges {
+  readonly #context: PlainContext;
+  readonly #items: Appended[] = [];
+  readonly #changes: Change[] = [];
+  readonly #places: number[] = [];
+
+  constructor(context: PlainContext) {
+    this.#context = context;
+  }
+
+  /** Takes a change that is plain; gives whether it is. */
+  take(change: Change, by: "worker" | "outside", place: number): boolean {
+    const item = by === "worker" ? endOf(this.#context, change) : createOf(this.#context, change);
+    if (item === null) return false;
+    this.#items.push(item);
+    this.#changes.push(change);
+    this.#places.push(place);
+    return true;
+  }
+
+  /** Stores them, and tells what became of each. */
+  async store(tell: (publication: EachPublication, place: number) => void): Promise<void> {
+    if (this.#items.length === 0) return;
+    const storing = this.#context.log.appendEach(this.#items);
+    // Who hears of a create when it is sent finds it stored, nearly always; a second hint comes when it is for sure.
+    this.#hintCreated(this.#changes);
+    const publications = await storing;
+    const stored: Change[] = [];
+    const done: Acknowledgeable[] = [];
+    for (let index = 0; index < publications.length; index++) {
+      const publication = publications[index] as EachPublication;
+      if (publication.outcome === "stored") {
+        const change = this.#changes[index] as Change;
+        stored.push(change);
+        this.#letGo(change, done);
+      }
+      tell(publication, this.#places[index] as number);
+    }
+    this.#hintCreated(stored);
+    // Nobody waits for this: a ticket that could not be acknowledged comes again and is dropped.
+    this.#context.port.acknowledge(done).catch(() => {});
+  }
+
+  /** Tells workers of jobs that they may claim. */
+  #hintCreated(changes: readonly Change[]): void {
+    let told: string | null = null;
+    for (const { event } of changes) {
+      if (event.name !== "created" || event.service === told) continue;
+      told = event.service;
+      this.#context.hint("ready", told);
+    }
+  }
+
+  /** The end of a plain job frees nothing that others wait for, but somebody may wait for the end. */
+  #letGo({ event, expect }: Change, done: Acknowledgeable[]): void {
+    const { held, hint } = this.#context;
+    if (event.name === "created" || expect.token === undefined) return;
+    hint("ended", event.service);
+    const delivery = held.take(event.jobId, expect.token);
+    if (delivery) done.push(delivery);
+  }
+}
+
+/** A create as it is stored, if it is plain. */
+function createOf(
+  { subjects }: PlainContext,
   { event, expect, records, follow, job }: Change,
-): Promise<boolean> | null {
+): Appended | null {
   if (event.name !== "created" || records !== undefined || follow !== undefined) return null;
   if (event.key !== undefined || event.blockers.length > 0) return null;
   if (expect.version !== 0 || job.id !== event.jobId) return null;
   const compare = { filter: subjects.idFilter(event.jobId), seq: 0 };
-  const message = messageOf(subjectOf(subjects, event), event, compare);
-  return log.append({ jobId: event.jobId, message }).then(({ outcome }) => {
-    if (outcome !== "stored") return false;
-    hint("ready", event.service);
-    return true;
-  });
+  return { jobId: event.jobId, message: messageOf(subjectOf(subjects, event), event, compare) };
 }
 
 /** A job that is due is claimed from its creation. */
@@ -44,30 +104,21 @@ function subjectOf(subjects: Subjects, event: EventOf<"created">): string {
   return event.runAt <= event.at ? subjects.ticket(event, event) : subjects.event(event);
 }
 
-/** Stores the end of a job by the worker that holds it, if it is plain; gives whether that worked, or else `null`. */
-export function endPlain(
-  { port, log, subjects, held, hint }: PlainContext,
+/** The end of a job by the worker that holds it as it is stored, if it is plain. */
+function endOf(
+  { subjects, held }: PlainContext,
   { event, expect, records, follow, job: key }: Change,
-): Promise<boolean> | null {
+): Appended | null {
   if (!isEnded(event.state) || records !== undefined || follow !== undefined) return null;
-  const own = held.get(key.id, expect.token);
-  const job = own?.logged.job;
-  if (!own || !job || job.key !== undefined || event.name === "deleted") return null;
+  const logged = held.get(key.id, expect.token)?.logged;
+  const job = logged?.job;
+  if (!logged || !job || job.key !== undefined || event.name === "deleted") return null;
   const { service, id, token, version } = job;
   if (key.service !== service || key.type !== job.type || key.id !== event.jobId) return null;
   if (version !== expect.version || token !== expect.token) return null;
-  if (own.logged.starts.get(token)?.caps.length !== 0 || !isOwnOutcome(event, job)) return null;
-  const compare = { filter: subjects.jobFilter(service, id), seq: own.logged.lastSeq };
-  const message = messageOf(subjects.event(event), event, compare);
-  return log.append({ jobId: id, message }).then(({ outcome }) => {
-    if (outcome !== "stored") return false;
-    held.take(id, token);
-    // Nobody waits for this: a ticket that could not be acknowledged comes again and is dropped.
-    port.acknowledge([own.delivery]).catch(() => {});
-    hint("ready", service);
-    hint("ended", service);
-    return true;
-  });
+  if (logged.starts.get(token)?.caps.length !== 0 || !isOwnOutcome(event, job)) return null;
+  const compare = { filter: subjects.jobFilter(service, id), seq: logged.lastSeq };
+  return { jobId: id, message: messageOf(subjects.event(event), event, compare) };
 }
 
 /** Whether an event is the outcome that a worker may give to a job as it is. */

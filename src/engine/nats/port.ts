@@ -29,6 +29,9 @@ export type Publication =
   | { readonly outcome: "stored"; readonly seq: number }
   | { readonly outcome: "conflict" };
 
+/** What became of one of several messages: as above, or why that is not known. */
+export type EachPublication = Publication | { readonly outcome: "fault"; readonly error: unknown };
+
 /** What is left of a delivery when it was read: where acknowledgements go. */
 export interface Acknowledgeable {
   readonly reply: string;
@@ -50,6 +53,9 @@ export interface ConsumerConfig {
 export interface Port {
   /** Stores a message, behind those that were published before; durable when the promise resolves. */
   publish(stream: StreamName, message: OutgoingMessage): Promise<Publication>;
+
+  /** Stores events, each by itself, in this order; resolves when it is known of every one what became of it. */
+  publishEach(messages: readonly OutgoingMessage[]): Promise<readonly EachPublication[]>;
 
   /** Stores all messages, which must be of different jobs, or none. */
   publishTogether(messages: readonly OutgoingMessage[]): Promise<readonly Publication[]>;

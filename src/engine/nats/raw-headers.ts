@@ -7,8 +7,8 @@ import type { Msg, MsgHdrs } from "@nats-io/transport-node";
 
 /** The headers of a message. A line that is none is passed over. */
 export interface RawHeaders {
-  /** Whether a header is there. */
-  has(name: string): boolean;
+  /** Whether one of some headers is there. */
+  hasAny(names: readonly string[]): boolean;
   /** The first value of a header; `undefined` where there is none. */
   first(name: string): string | undefined;
   /** The last value of a header, which is what a server adds itself. */
@@ -51,9 +51,17 @@ function headerText(message: SizedMsg, data: Uint8Array): string | null {
   const length = size - Buffer.byteLength(subject) - Buffer.byteLength(reply) - data.length;
   const start = data.byteOffset - length;
   if (length < opening.length || start < 0) return null;
-  const text = Buffer.from(data.buffer, start, length).toString("latin1");
+  const text = bytesAround(data).toString("latin1", start, start + length);
   return text.startsWith(opening) ? text : null;
 }
+
+/** All bytes that data lies among. Many messages lie in one buffer, and a view of it costs more than reading a message. */
+export function bytesAround({ buffer }: Uint8Array): Buffer {
+  if (lastAround.buffer !== buffer) lastAround = Buffer.from(buffer);
+  return lastAround;
+}
+
+let lastAround: Buffer = Buffer.alloc(0);
 
 class HeaderLines implements RawHeaders {
   readonly #text: string;
@@ -62,20 +70,21 @@ class HeaderLines implements RawHeaders {
     this.#text = text;
   }
 
-  has(name: string): boolean {
-    return this.#text.includes(`\r\n${name}:`);
+  hasAny(names: readonly string[]): boolean {
+    for (const name of names) if (this.#text.includes(lineOf(name))) return true;
+    return false;
   }
 
   first(name: string): string | undefined {
-    return this.#valueAt(this.#text.indexOf(`\r\n${name}:`), name);
+    return this.#valueAt(this.#text.indexOf(lineOf(name)), name);
   }
 
   last(name: string): string | undefined {
-    return this.#valueAt(this.#text.lastIndexOf(`\r\n${name}:`), name);
+    return this.#valueAt(this.#text.lastIndexOf(lineOf(name)), name);
   }
 
   count(name: string): number {
-    return this.#text.split(`\r\n${name}:`).length - 1;
+    return this.#text.split(lineOf(name)).length - 1;
   }
 
   #valueAt(place: number, name: string): string | undefined {
@@ -86,6 +95,19 @@ class HeaderLines implements RawHeaders {
   }
 }
 
+/** What the line of a header begins with. */
+function lineOf(name: string): string {
+  let line = lines.get(name);
+  if (line === undefined) {
+    line = `\r\n${name}:`;
+    lines.set(name, line);
+  }
+  return line;
+}
+
+/** Only names that the code knows are asked for. */
+const lines = new Map<string, string>();
+
 class DecodedHeaders implements RawHeaders {
   readonly #headers: MsgHdrs | undefined;
 
@@ -93,8 +115,8 @@ class DecodedHeaders implements RawHeaders {
     this.#headers = headers;
   }
 
-  has(name: string): boolean {
-    return this.#headers?.has(name) === true;
+  hasAny(names: readonly string[]): boolean {
+    return names.some((name) => this.#headers?.has(name) === true);
   }
 
   first(name: string): string | undefined {

@@ -7,7 +7,7 @@ import type { EventName } from "../../core/event.js";
 import { appliedMax, type PackedEvents, Packer } from "../projection/packed.js";
 import { leaseHeader } from "./entry.js";
 import type { StoredMessage } from "./port.js";
-import { type RawHeaders, rawHeaders, statusOf } from "./raw-headers.js";
+import { bytesAround, type RawHeaders, rawHeaders, statusOf } from "./raw-headers.js";
 
 /** Where is read from. */
 export interface ReadingFrom {
@@ -391,15 +391,17 @@ export function placeOf(reply: string): MessagePlace {
   let tokens = 1;
   for (let at = reply.indexOf("."); at >= 0; at = reply.indexOf(".", at + 1)) tokens += 1;
   const from = tokens === shortReply ? shortFrom : longFrom;
-  const numbers = [0, 0, 0, 0, 0];
-  for (let at = 0, token = 0; at < reply.length; at++) {
+  const place = { delivered: 0, seq: 0, consumerSeq: 0, pending: 0 };
+  for (let at = 0, token = -from; at < reply.length; at++) {
     const code = reply.charCodeAt(at);
+    const digit = code - zeroCode;
     if (code === dotCode) token += 1;
-    else if (token >= from && token < from + numbers.length)
-      numbers[token - from] = (numbers[token - from] ?? 0) * 10 + code - zeroCode;
+    else if (token === 0) place.delivered = place.delivered * 10 + digit;
+    else if (token === 1) place.seq = place.seq * 10 + digit;
+    else if (token === 2) place.consumerSeq = place.consumerSeq * 10 + digit;
+    else if (token === 4) place.pending = place.pending * 10 + digit;
   }
-  const [delivered = 0, seq = 0, consumerSeq = 0, , pending = 0] = numbers;
-  return { delivered, seq, consumerSeq, pending };
+  return place;
 }
 
 const dotCode = ".".charCodeAt(0);
@@ -464,10 +466,11 @@ export function deliveredText(data: Uint8Array, headers: RawHeaders): string {
 }
 
 function isAnswer(headers: RawHeaders): boolean {
-  return answerHeaders.some((name) => headers.has(name));
+  return headers.hasAny(answerHeaders);
 }
 
 /** Most bodies are plain, and then this is the fastest way to read them. */
-function textOf({ buffer, byteOffset, length }: Uint8Array): string {
-  return Buffer.from(buffer, byteOffset, length).toString();
+function textOf(data: Uint8Array): string {
+  const { byteOffset, length } = data;
+  return bytesAround(data).toString("utf8", byteOffset, byteOffset + length);
 }

@@ -1,17 +1,34 @@
 /**
  * Requests with one inbox for all of them. The library's own make a timer and two errors for every request, which
- * costs more than the request itself when there are thousands of them in a second.
+ * costs more than the request itself when there are thousands of them in a second. Requests of one call share what
+ * waits for their answers.
  */
 import type { Msg, NatsConnection, Subscription } from "@nats-io/transport-node";
 import { statusOf } from "./raw-headers.js";
-import type { Sender, Sent } from "./sending.js";
+import type { Sender } from "./sending.js";
 
-/** A request that waits for its answer. */
-interface Waiting {
+/** What is sent to be answered. */
+export interface Request {
   readonly subject: string;
-  readonly answer: (answer: Msg) => void;
-  readonly fail: (error: Error) => void;
-  /** How many looks it may still wait for. */
+  readonly body: string;
+  /** The headers as they go over the wire, in printable characters. */
+  readonly headers?: string;
+}
+
+/** Is told what became of a request, which is named by its place in the call. */
+export interface Asker {
+  readonly answered: (message: Msg, index: number) => void;
+  readonly failed: (error: Error, index: number) => void;
+}
+
+/** Requests that wait for their answers. */
+interface Waiting {
+  readonly requests: readonly Request[];
+  readonly asker: Asker;
+  /** Which of them wait no more, and how many still do. */
+  readonly isOver: boolean[];
+  left: number;
+  /** How many looks they may still wait for. */
   looksLeft: number;
 }
 
@@ -25,6 +42,10 @@ const noResponders = 503;
 /** What is said to those who ask a server that is away while the store is closed. */
 const isAway =
   "it is away, and the store is closed; whether it did what was asked before is not known";
+
+/** What stands between a call and the place of a request in it, and how numbers are written. */
+const divider = "-";
+const radix = 36;
 
 /** Asks a server. */
 export class Requests {
@@ -55,29 +76,36 @@ export class Requests {
 
   /** Sends a request; gives its answer. What goes wrong is thrown as the library would. */
   ask(subject: string, body: string): Promise<Msg> {
-    return new Promise((answer, fail) => this.send({ subject, body }, answer, fail));
+    return new Promise((answered, failed) => this.send([{ subject, body }], { answered, failed }));
   }
 
-  /** Sends a request, and calls with its answer, or with what went wrong. */
-  send(
-    request: Pick<Sent, "subject" | "body" | "headers">,
-    answer: (message: Msg) => void,
-    fail: (error: Error) => void,
-  ): void {
+  /** Sends requests, and tells of each what was answered, or what went wrong. */
+  send(requests: readonly Request[], asker: Asker): void {
     if (this.#isGivenUp) {
-      fail(named("ConnectionError", isAway));
+      for (let index = 0; index < requests.length; index++)
+        asker.failed(named("ConnectionError", isAway), index);
       return;
     }
     this.#listen();
-    const token = (this.#count++).toString(36);
-    const { subject, body, headers } = request;
-    const reply = `${this.#inbox}.${token}`;
-    this.#waiting.set(token, { subject, answer, fail, looksLeft: looksMax });
-    const failed = (error: Error) => {
-      this.#waiting.delete(token);
-      fail(error);
+    const call = (this.#count++).toString(radix);
+    const isOver = requests.map(() => false);
+    const waiting = { requests, asker, isOver, left: requests.length, looksLeft: looksMax };
+    this.#waiting.set(call, waiting);
+    const reply = `${this.#inbox}.${call}${divider}`;
+    const failed = (error: Error, index: number) => {
+      if (this.#isFirst(call, waiting, index)) asker.failed(error, index);
     };
-    this.#sender.send({ subject, body, reply, headers, failed });
+    for (let index = 0; index < requests.length; index++) {
+      const { subject, body, headers } = requests[index] as Request;
+      this.#sender.send({
+        subject,
+        body,
+        reply: reply + index.toString(radix),
+        headers,
+        failed,
+        index,
+      });
+    }
   }
 
   /** Whether the store is about to be closed, so that nothing is worth asking twice. */
@@ -134,37 +162,50 @@ export class Requests {
   }
 
   #answer(message: Msg): void {
-    const token = message.subject.slice(this.#inbox.length + 1);
-    const waiting = this.#waiting.get(token);
-    if (!waiting) return;
-    this.#waiting.delete(token);
+    const { subject } = message;
+    const divided = subject.lastIndexOf(divider);
+    const call = subject.slice(this.#inbox.length + 1, divided);
+    const waiting = this.#waiting.get(call);
+    const index = Number.parseInt(subject.slice(divided + 1), radix);
+    if (!waiting || !this.#isFirst(call, waiting, index)) return;
     if (message.data.length === 0 && statusOf(message) === noResponders)
-      waiting.fail(named("NoRespondersError", "Nobody is there to answer."));
-    else waiting.answer(message);
+      waiting.asker.failed(named("NoRespondersError", "Nobody is there to answer."), index);
+    else waiting.asker.answered(message, index);
+  }
+
+  /** Whether nobody has heard of a request yet. */
+  #isFirst(call: string, waiting: Waiting, index: number): boolean {
+    if (waiting.isOver[index] !== false) return false;
+    waiting.isOver[index] = true;
+    waiting.left -= 1;
+    if (waiting.left === 0) this.#waiting.delete(call);
+    return true;
   }
 
   /** A server says apart from any answer that a user may not publish somewhere, and answers nothing. */
   #refuse(error: Error): void {
-    const subject = "subject" in error ? error.subject : undefined;
-    for (const [token, waiting] of this.#waiting) {
-      if (waiting.subject !== subject) continue;
-      this.#waiting.delete(token);
-      waiting.fail(error);
-    }
+    const refused = "subject" in error ? error.subject : undefined;
+    for (const [call, waiting] of this.#waiting)
+      for (const [index, { subject }] of waiting.requests.entries())
+        if (subject === refused && this.#isFirst(call, waiting, index))
+          waiting.asker.failed(error, index);
   }
 
   #look(): void {
-    for (const [token, waiting] of this.#waiting) {
+    for (const [call, waiting] of this.#waiting) {
       waiting.looksLeft -= 1;
-      if (waiting.looksLeft > 0) continue;
-      this.#waiting.delete(token);
-      waiting.fail(named("TimeoutError", "No answer came in time."));
+      if (waiting.looksLeft === 0)
+        this.#fail(call, waiting, "TimeoutError", "No answer came in time.");
     }
   }
 
   #failAll(name: string, message: string): void {
-    for (const { fail } of this.#waiting.values()) fail(named(name, message));
-    this.#waiting.clear();
+    for (const [call, waiting] of this.#waiting) this.#fail(call, waiting, name, message);
+  }
+
+  #fail(call: string, waiting: Waiting, name: string, message: string): void {
+    for (let index = 0; index < waiting.requests.length; index++)
+      if (this.#isFirst(call, waiting, index)) waiting.asker.failed(named(name, message), index);
   }
 }
 

@@ -29,6 +29,8 @@ export class Subjects {
   readonly prefix: string;
   /** The service that may be read; all of them without one. */
   readonly scope: string | undefined;
+  /** What the subjects of a type begin with; the last that was asked for, because most come in a row. */
+  #head = { service: "", type: "", text: "" };
 
   constructor(prefix: string, scope?: string) {
     this.prefix = prefix;
@@ -37,7 +39,11 @@ export class Subjects {
 
   /** Where an event is published that changes a job. */
   event({ service, type, jobId, name }: JobEvent): string {
-    return `${this.prefix}.jobs.${tokenOf(service)}.${tokenOf(type)}.${tokenOf(jobId)}.${name}`;
+    if (this.#head.service !== service || this.#head.type !== type) {
+      const text = `${this.prefix}.jobs.${tokenOf(service)}.${tokenOf(type)}.`;
+      this.#head = { service, type, text };
+    }
+    return `${this.#head.text}${tokenOf(jobId)}.${name}`;
   }
 
   /** Where an event is published that makes a job claimable. */

@@ -7,6 +7,7 @@ import type {
   StoredMessage,
   StreamName,
 } from "#millrace/engine/nats/port.js";
+import { eachAlone } from "../../support/each-alone.js";
 import { SimulatedConsumer } from "./consumer.js";
 import { SimulatedStream } from "./stream.js";
 import { matcher } from "./subject.js";
@@ -141,9 +142,11 @@ export function simulatedPort(
 ): Port {
   const { wire = plainWire, now, readsEverything = true } = options;
   const { streams } = server;
+  const publish: Port["publish"] = (stream, message) =>
+    wire.request(`publish ${message.subject}`, () => streams[stream].publish(message));
   return {
-    publish: (stream, message) =>
-      wire.request(`publish ${message.subject}`, () => streams[stream].publish(message)),
+    publish,
+    publishEach: (messages) => eachAlone(messages, publish),
     publishTogether: (messages) =>
       wire.request(`publish ${messages.map(({ subject }) => subject).join(", ")}`, () =>
         streams.jobs.publishTogether(messages),
