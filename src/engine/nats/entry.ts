@@ -7,7 +7,8 @@ import type { Job } from "../../core/job.js";
 import { eventOf, tokenOf } from "../event-text.js";
 import type { OutgoingMessage, StoredMessage } from "./port.js";
 
-const leaseHeader = "Millrace-Lease-Until";
+/** Where a start says until when its lease holds. */
+export const leaseHeader = "Millrace-Lease-Until";
 const sessionHeader = "Millrace-Session";
 const capsHeader = "Millrace-Caps";
 

@@ -5,6 +5,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Msg, NatsConnection } from "@nats-io/transport-node";
 import { type BatchAnswer, Batcher } from "../batching.js";
+import type { PackedEvents } from "../projection/packed.js";
 import { type ApiError, apiFault, mayPass, thrownFault } from "./faults.js";
 import type { NatsLibrary } from "./libraries.js";
 import type {
@@ -23,6 +24,8 @@ import {
   deliveredText,
   directMessage,
   follow,
+  Messages,
+  Packs,
   placeOf,
   type ReadingFrom,
   ReadMessage,
@@ -274,7 +277,11 @@ export class JetStreamPort implements Port {
     after: number,
     signal: AbortSignal,
   ): AsyncIterable<readonly StoredMessage[]> {
-    return follow(this.#from(stream), filter, after, signal);
+    return follow(this.#from(stream), filter, after, signal, () => new Messages());
+  }
+
+  feed(filter: string, after: number, signal: AbortSignal): AsyncIterable<PackedEvents> {
+    return follow(this.#from("jobs"), filter, after, signal, () => new Packs());
   }
 
   async remove(stream: StreamName, seqs: readonly number[]): Promise<void> {

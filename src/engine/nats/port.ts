@@ -2,6 +2,7 @@
  * What the engine asks of NATS, and all that it asks: publish with a compare, read, deliver, acknowledge, follow, hint.
  * It is small, so that a simulation can stand in for a server and do to the engine whatever a network does.
  */
+import type { PackedEvents } from "../projection/packed.js";
 
 /** Which stream something lies in: the log of jobs, the records, or what the server says of tickets that it gave up. */
 export type StreamName = "jobs" | "records" | "advisories";
@@ -90,6 +91,9 @@ export interface Port {
     after: number,
     signal: AbortSignal,
   ): AsyncIterable<readonly StoredMessage[]>;
+
+  /** Events of the log under a filter after a position, as they come, packed. Without it they are followed as messages. */
+  feed?(filter: string, after: number, signal: AbortSignal): AsyncIterable<PackedEvents>;
 
   /** Removes single messages. */
   remove(stream: StreamName, seqs: readonly number[]): Promise<void>;

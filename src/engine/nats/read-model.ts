@@ -7,7 +7,8 @@ import { isEnded, type Job } from "../../core/job.js";
 import type { Clock } from "../clock.js";
 import type { DueAsk, DueJob } from "../engine.js";
 import { StoreBusy } from "../errors.js";
-import type { LoggedEvent, RenewedLease } from "../projection/entry.js";
+import type { RenewedLease } from "../projection/entry.js";
+import { appliedMax, type PackedEvents, Packer } from "../projection/packed.js";
 import { leadMs, type Projection, type ProjectionStatus } from "../projection/projection.js";
 import {
   type KeyRow,
@@ -23,12 +24,15 @@ import { leaseUntilOf } from "./entry.js";
 import type { Keys } from "./keys.js";
 import { renewalsOf } from "./leases.js";
 import type { Log } from "./log.js";
-import type { Port, StoredMessage } from "./port.js";
+import type { Port } from "./port.js";
 import type { Records } from "./records.js";
 import type { Subjects } from "./subjects.js";
 
 /** How long a question waits for the projection to catch up. */
 const patienceMs = 30_000;
+
+/** How long events may gather while more come and nobody of this process waits for them. */
+const lingerMs = 100;
 
 /** Whoever does not lead looks this often whether it may. */
 const lookMs = leadMs / 3;
@@ -57,6 +61,9 @@ export class ReadModel {
   /** Ends the reading of the log that is under way, after which it begins anew where the projection is. */
   #lead: AbortController | null = null;
   #applied = 0;
+  /** How many wait for the projection to catch up, and the way to have it go on at once. */
+  #waiters = 0;
+  #hurry = () => {};
 
   constructor(options: ReadModelOptions) {
     this.#options = options;
@@ -144,11 +151,22 @@ export class ReadModel {
     const patience = new AbortController();
     const callOff = clock.after(patienceMs, () => patience.abort());
     const signal = AbortSignal.any([this.#stop.signal, patience.signal]);
-    const isThere = await projection.reached(head, signal).finally(callOff);
+    const isThere = await this.#reached(projection, head, signal).finally(callOff);
     if (isThere) return projection;
     const lag = head - (await projection.position());
     const message = `The read model is ${lag} events behind the log and does not catch up. Check that a process with the projection runs and keeps up.`;
     throw new StoreBusy({ url, message });
+  }
+
+  /** Waits until the projection has come to a position, and lets nothing linger meanwhile. */
+  async #reached(projection: Projection, head: number, signal: AbortSignal): Promise<boolean> {
+    this.#waiters += 1;
+    this.#hurry();
+    try {
+      return await projection.reached(head, signal);
+    } finally {
+      this.#waiters -= 1;
+    }
   }
 
   /** How the projection stands against the log. */
@@ -165,7 +183,7 @@ export class ReadModel {
     await projection.clear();
     this.#lead?.abort();
     const head = (await port.last("jobs", subjects.headFilter()))?.seq ?? 0;
-    await projection.reached(head, this.#stop.signal);
+    await this.#reached(projection, head, this.#stop.signal);
   }
 
   async close(): Promise<void> {
@@ -195,7 +213,6 @@ export class ReadModel {
 
   /** Applies the log while this process leads. */
   async #project(projection: Projection): Promise<void> {
-    const { port, subjects } = this.#options;
     while (!this.#stop.signal.aborted) {
       if (!(await this.#leads(projection))) {
         await this.#pause();
@@ -208,12 +225,12 @@ export class ReadModel {
       try {
         let position = await projection.position();
         this.#applied = position;
-        for await (const messages of port.follow("jobs", subjects.feedFilter(), position, signal)) {
-          const last = messages.at(-1)?.seq ?? position;
-          position = await projection.apply(position, messages.map(loggedEvent));
+        for await (const packed of this.#feed(position, signal)) {
+          position = await projection.apply(position, packed);
           this.#applied = position;
           // Somebody has cleared the projection: the log is read again from there.
-          if (position < last) break;
+          if (position < packed.last) break;
+          if (packed.count < appliedMax) await this.#linger(signal);
         }
       } catch {
         // The database is away. The log is not, so that nothing is lost by waiting.
@@ -223,6 +240,40 @@ export class ReadModel {
         lead.abort();
       }
     }
+  }
+
+  async *#feed(after: number, signal: AbortSignal): AsyncIterable<PackedEvents> {
+    const { port, subjects } = this.#options;
+    const filter = subjects.feedFilter();
+    if (port.feed) return yield* port.feed(filter, after, signal);
+    const packer = new Packer();
+    for await (const messages of port.follow("jobs", filter, after, signal)) {
+      for (const message of messages) {
+        const { seq, subject, body } = message;
+        const lease = subject.endsWith(startedEnding) ? leaseUntilOf(message) : undefined;
+        packer.add(seq, subject, Buffer.from(body), lease);
+      }
+      for (let packed = packer.take(); packed; packed = packer.take()) yield packed;
+    }
+  }
+
+  /**
+   * Lets events gather, unless somebody waits for them: what begins and ends within one transaction is written once.
+   * Events that come after a pause are applied at once.
+   */
+  #linger(signal: AbortSignal): Promise<void> {
+    if (this.#waiters > 0) return Promise.resolve();
+    return new Promise((resolve) => {
+      const done = () => {
+        callOff();
+        signal.removeEventListener("abort", done);
+        this.#hurry = () => {};
+        resolve();
+      };
+      const callOff = this.#options.clock.after(lingerMs, done);
+      signal.addEventListener("abort", done);
+      this.#hurry = done;
+    });
   }
 
   /** A database that is away for a while costs nothing but time. */
@@ -341,14 +392,6 @@ export class ReadModel {
 
 function isPaused(record: StoredRecord | undefined): boolean {
   return (record?.body as unknown as QueueSettings | undefined)?.paused === true;
-}
-
-/** An entry of the log, which is left as text for whoever applies it. */
-function loggedEvent(message: StoredMessage): LoggedEvent {
-  const { seq, subject, body } = message;
-  const event = { subject, body };
-  if (!subject.endsWith(startedEnding)) return { seq, event };
-  return { seq, event, leaseUntil: leaseUntilOf(message) };
 }
 
 const startedEnding = ".started" satisfies `.${EventName}`;

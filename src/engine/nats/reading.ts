@@ -3,7 +3,9 @@
  * They push to an inbox, so that reading takes one request, whose subject names the filter and can be permitted.
  */
 import type { Msg, NatsConnection, Subscription } from "@nats-io/transport-node";
-import { appliedMax } from "../projection/projection.js";
+import type { EventName } from "../../core/event.js";
+import { appliedMax, type PackedEvents, Packer } from "../projection/packed.js";
+import { leaseHeader } from "./entry.js";
 import type { StoredMessage } from "./port.js";
 import { type RawHeaders, rawHeaders, statusOf } from "./raw-headers.js";
 
@@ -178,21 +180,75 @@ function named(name: string, message: string): Error {
   return error;
 }
 
+/** Takes messages as they come, and gives them on, many at once. */
+interface Gathering<Batch> {
+  /** How many wait. */
+  readonly count: number;
+  add(message: Msg, seq: number): void;
+  /** Takes the oldest; `null` when there are none. */
+  take(): { readonly batch: Batch; readonly last: number } | null;
+}
+
+/** Gathers messages as the engine sees them. */
+export class Messages implements Gathering<readonly StoredMessage[]> {
+  readonly #waiting: StoredMessage[] = [];
+
+  get count(): number {
+    return this.#waiting.length;
+  }
+
+  add(message: Msg, seq: number): void {
+    this.#waiting.push(storedMessage(message, seq));
+  }
+
+  take() {
+    const batch = this.#waiting.splice(0, chunkMax);
+    const last = batch.at(-1)?.seq;
+    return last === undefined ? null : { batch, last };
+  }
+}
+
+/** Gathers events as the bytes that they are, for whoever applies them elsewhere. */
+export class Packs implements Gathering<PackedEvents> {
+  readonly #packer = new Packer();
+
+  get count(): number {
+    return this.#packer.count;
+  }
+
+  add(message: Msg, seq: number): void {
+    const { data, subject } = message;
+    const headers = rawHeaders(message, data);
+    const isStart = subject.endsWith(startedEnding);
+    const leaseUntil = isStart ? Number(headers.first(leaseHeader) ?? 0) : undefined;
+    this.#packer.add(seq, subject, isAnswer(headers) ? noBytes : data, leaseUntil);
+  }
+
+  take() {
+    const batch = this.#packer.take();
+    return batch && { batch, last: batch.last };
+  }
+}
+
+const noBytes = new Uint8Array();
+const startedEnding = ".started" satisfies `.${EventName}`;
+
 /** Messages under a filter after a position, then live. A reader that loses its place begins anew where it was. */
-export async function* follow(
+export async function* follow<Batch>(
   from: ReadingFrom,
   filter: string,
   after: number,
   signal: AbortSignal,
-): AsyncIterable<readonly StoredMessage[]> {
+  gather: () => Gathering<Batch>,
+): AsyncIterable<Batch> {
   let last = after;
   while (!signal.aborted) {
-    const run = new Run(from, signal);
+    const run = new Run(from, signal, gather());
     try {
       await run.start(filter, last + 1);
-      for (let chunk = await run.next(); chunk !== null; chunk = await run.next()) {
-        last = chunk.at(-1)?.seq ?? last;
-        yield chunk;
+      for (let taken = await run.next(); taken !== null; taken = await run.next()) {
+        last = taken.last;
+        yield taken.batch;
       }
     } catch (error) {
       if (signal.aborted) return;
@@ -222,10 +278,10 @@ function pause(signal: AbortSignal): Promise<void> {
 }
 
 /** One consumer that pushes, from a position until it is lost or no longer wanted. */
-class Run {
+class Run<Batch> {
   readonly #from: ReadingFrom;
   readonly #signal: AbortSignal;
-  #waiting: StoredMessage[] = [];
+  readonly #gathering: Gathering<Batch>;
   #wake: (() => void) | null = null;
   #expected = 1;
   #isOver = false;
@@ -234,8 +290,9 @@ class Run {
   #subscription: Subscription | null = null;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(from: ReadingFrom, signal: AbortSignal) {
+  constructor(from: ReadingFrom, signal: AbortSignal, gathering: Gathering<Batch>) {
     this.#from = from;
+    this.#gathering = gathering;
     this.#signal = signal;
     signal.addEventListener("abort", this.#end);
   }
@@ -256,16 +313,16 @@ class Run {
   }
 
   /** The next messages in order, or `null` when this consumer gives no more. */
-  async next(): Promise<readonly StoredMessage[] | null> {
-    while (this.#waiting.length === 0) {
+  async next(): Promise<ReturnType<Gathering<Batch>["take"]>> {
+    while (this.#gathering.count === 0) {
       if (this.#isOver) return null;
       await new Promise<void>((resolve) => {
         this.#wake = resolve;
       });
     }
-    const chunk = this.#waiting.splice(0, chunkMax);
-    if (this.#waiting.length < waitingMax) this.#goOn();
-    return chunk;
+    const taken = this.#gathering.take();
+    if (this.#gathering.count < waitingMax) this.#goOn();
+    return taken;
   }
 
   stop(): void {
@@ -295,7 +352,7 @@ class Run {
       return;
     }
     this.#expected += 1;
-    this.#waiting.push(storedMessage(message, seq));
+    this.#gathering.add(message, seq);
     this.#wake?.();
   }
 
@@ -306,7 +363,7 @@ class Run {
     if (sent && Number(sent) >= this.#expected) this.#end();
     const stalled = message.headers?.get("Nats-Consumer-Stalled");
     if (stalled) this.#asked.add(stalled);
-    if (this.#waiting.length < waitingMax) this.#goOn();
+    if (this.#gathering.count < waitingMax) this.#goOn();
   }
 
   /** Lets the server send more. */
@@ -403,7 +460,11 @@ function storedMessage(message: Msg, seq: number): StoredMessage {
  * may not publish; one that was stored is nobody's word and is read as empty.
  */
 export function deliveredText(data: Uint8Array, headers: RawHeaders): string {
-  return answerHeaders.some((name) => headers.has(name)) ? "" : textOf(data);
+  return isAnswer(headers) ? "" : textOf(data);
+}
+
+function isAnswer(headers: RawHeaders): boolean {
+  return answerHeaders.some((name) => headers.has(name));
 }
 
 /** Most bodies are plain, and then this is the fastest way to read them. */

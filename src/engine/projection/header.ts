@@ -62,7 +62,7 @@ export function* clear(tx: ProjectionTransaction): Step<null> {
   yield* readHeader(tx.lock);
   for (const table of tables) yield { sql: `${tx.empty} ${table}`, values: [] };
   yield { sql: "UPDATE projection SET position = 0, ignored = 0", values: [] };
-  tx.lanes.clear();
+  tx.memory.forget();
   return null;
 }
 

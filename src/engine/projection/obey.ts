@@ -18,32 +18,39 @@ import {
   takeSlot,
 } from "../sql/slim.js";
 import type { Step } from "../sql/statement.js";
-import { type FlatEntry, flatEntry, type LoggedEvent } from "./entry.js";
+import { type FlatEntry, flatEntry } from "./entry.js";
 import { countTakeovers, deleteReady, forgetOfKey, readyPlace, withdrawSlots } from "./keys.js";
 import { isOpen, type Known, type KnownJobs, readKnown } from "./known.js";
+import { type Entries, lastOf, portions } from "./packed.js";
 import { expect, lookAhead, passTime } from "./time.js";
 import type { ProjectionTransaction } from "./transaction.js";
 
 /** How many entries are read at once: what they say is needed no longer than until they are applied. */
 const readMax = 250;
 
-/** Applies entries in order. Gives how many of them changed nothing. */
+/** Applies entries that follow on a position, in order. Gives how many of them changed nothing. */
 export function* applyEntries(
   tx: ProjectionTransaction,
-  entries: readonly LoggedEvent[],
+  position: number,
+  entries: Entries,
 ): Step<number> {
-  const jobs: KnownJobs = new Map();
+  tx.memory.begin(position);
+  const { jobs } = tx.memory;
   const seen = new Set<string>();
   yield* lookAhead(tx);
   let ignored = 0;
-  for (let start = 0; start < entries.length; start += readMax) {
-    const read = entries.slice(start, start + readMax).map(flatEntry);
+  for (const portion of portions(entries, position, readMax)) {
+    const read = portion.map(flatEntry);
     const unseen = new Set<string>();
-    for (const { change } of read) if (change && !seen.has(change.id)) unseen.add(change.id);
-    for (const id of unseen) seen.add(id);
+    for (const { change } of read) {
+      if (!change || seen.has(change.id)) continue;
+      seen.add(change.id);
+      if (!jobs.has(change.id)) unseen.add(change.id);
+    }
     yield* readKnown(unseen, jobs);
     ignored += yield* applyRead(tx, jobs, read);
   }
+  tx.memory.end(lastOf(entries), seen);
   return ignored;
 }
 
@@ -61,7 +68,7 @@ function* applyRead(
     }
     tx.seq = entry.seq;
     tx.now = change.at;
-    yield* passTime(tx);
+    if (tx.nextAt <= tx.now) yield* passTime(tx);
     // The slots of a job that is gone are still held by its worker, which confirms like this, too.
     if (change.name === "staleCompletionIgnored")
       yield* confirmEnd(tx, change.id, change.expectToken ?? 0);

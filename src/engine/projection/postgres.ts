@@ -8,6 +8,7 @@ import { isPassing } from "../postgres/faults.js";
 import { migrate } from "../postgres/migrate.js";
 import { Wake } from "../postgres/wake.js";
 import { BulkSession } from "./bulk.js";
+import { Memory } from "./known.js";
 import { type Read, type Reads, readItem } from "./reads.js";
 import type { ProjectionStore } from "./store.js";
 import { type ProjectionTransaction, projectionDialect } from "./transaction.js";
@@ -107,12 +108,15 @@ export class PostgresProjectionStore implements ProjectionStore {
 }
 
 function begin(now: number): ProjectionTransaction {
+  // Another process may have cleared the projection and numbered the lanes anew, so that nothing is remembered.
+  const memory = new Memory();
   return {
     dialect: projectionDialect,
     now,
     seq: 0,
     eventId: () => "",
-    lanes: new Map(),
+    memory,
+    lanes: memory.lanes,
     woke: { ready: false, ended: false, cancel: false },
     nextAt: Number.POSITIVE_INFINITY,
     lock: "FOR UPDATE",

@@ -11,6 +11,7 @@ import type { Queries, QueryName } from "../query.js";
 import { Commits } from "../sql/commits.js";
 import type { LoggedEvent, RenewedLease } from "./entry.js";
 import type { Owner } from "./header.js";
+import { appliedLengthMax, appliedMax, type Entries, unpacked } from "./packed.js";
 import type { Reads } from "./reads.js";
 import type { ProjectionStore } from "./store.js";
 import type { DueTicket, StandingJob, TicketScope } from "./tickets.js";
@@ -93,7 +94,17 @@ export class Projection {
    * harmless, and so are two who apply at once. Gives the position after it. Where that lies before the last of the
    * events, somebody has cleared the projection, and the caller goes on reading the log from there.
    */
-  async apply(after: number, entries: readonly LoggedEvent[]): Promise<number> {
+  async apply(after: number, entries: Entries): Promise<number> {
+    if (!("bytes" in entries)) return this.#applyAll(after, entries);
+    try {
+      return await this.#applyTogether(after, entries);
+    } catch (error) {
+      if (!isOfOneEvent(error)) throw error;
+      return this.#applyAll(after, [...unpacked(entries)]);
+    }
+  }
+
+  async #applyAll(after: number, entries: readonly LoggedEvent[]): Promise<number> {
     let position = after;
     let follows = after;
     for (const chunk of transactions(entries)) {
@@ -224,7 +235,7 @@ export class Projection {
     return position < last ? position : this.#applyChunk(last, entries.slice(middle));
   }
 
-  async #applyTogether(after: number, entries: readonly LoggedEvent[]): Promise<number> {
+  async #applyTogether(after: number, entries: Entries): Promise<number> {
     const { origin } = this.#owner;
     const position = await this.#write("apply", { origin, after, entries });
     if (position === null) {
@@ -265,12 +276,6 @@ function isOfOneEvent(error: unknown): boolean {
   return /^$|^SQLITE_(CONSTRAINT|MISMATCH|TOOBIG|ERROR)|^(22|23|54)/.test(error.code ?? "");
 }
 
-/** The most text that one transaction applies, so that large payloads do not fill the memory. */
-const chunkLengthMax = 8 * 1024 * 1024;
-
-/** The most entries that one transaction applies. Many, because what begins and ends within one is not written twice. */
-export const appliedMax = 4_000;
-
 /** Stands for an event that cannot be stored. */
 const nothing: EventText = { subject: "", body: "" };
 
@@ -282,7 +287,7 @@ function* transactions(entries: readonly LoggedEvent[]): Iterable<readonly Logge
     chunk.push(entry);
     // An event that was read already is in memory anyway.
     length += "body" in entry.event ? entry.event.body.length : 0;
-    if (chunk.length < appliedMax && length < chunkLengthMax) continue;
+    if (chunk.length < appliedMax && length < appliedLengthMax) continue;
     yield chunk;
     chunk = [];
     length = 0;

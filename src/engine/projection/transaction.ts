@@ -6,6 +6,8 @@ import { insertJob } from "../sql/create.js";
 import { ownRows } from "../sql/log.js";
 import { bodyIndex, eventColumns } from "../sql/rows.js";
 import type { Dialect, Transaction } from "../sql/transaction.js";
+import { leftToLog } from "./entry.js";
+import { Memory } from "./known.js";
 
 /** What the operations of one transaction share. */
 export interface ProjectionTransaction extends Transaction {
@@ -17,18 +19,19 @@ export interface ProjectionTransaction extends Transaction {
   readonly lock: string;
   /** How a table is emptied, up to its name. */
   readonly empty: string;
+  readonly memory: Memory;
 }
 
 /** Appends an event at its position. */
 export const insertEvent = `INSERT INTO events (seq, job, ${eventColumns}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)`;
 
 /**
- * Events keep the positions of the log, and those that are told without their body are left to it. Nothing has to be
+ * Events keep the positions of the log, and most are left to it. Nothing has to be
  * locked: whoever writes has locked the projection's own row.
  */
 export const projectionDialect: Dialect = {
   *appendEvent(tx, n, values) {
-    if (values[bodyIndex] === null) return;
+    if (values[bodyIndex] === leftToLog) return;
     yield { sql: insertEvent, values: [tx.seq, n, ...values] };
   },
   *insertJob(tx, values) {
@@ -44,12 +47,15 @@ export const projectionDialect: Dialect = {
 };
 
 /** A transaction of a projection in SQLite, which has one writer and locks nothing. */
-export function onSqlite(tx: Omit<Transaction, "dialect" | "lanes">): ProjectionTransaction {
+export function onSqlite(
+  tx: Omit<Transaction, "dialect" | "lanes">,
+  memory = new Memory(),
+): ProjectionTransaction {
   return {
     ...tx,
     dialect: projectionDialect,
-    // Another process may have cleared the projection and numbered the lanes anew, so that nobody remembers them.
-    lanes: new Map(),
+    memory,
+    lanes: memory.lanes,
     lock: "",
     empty: "DELETE FROM",
     nextAt: Number.POSITIVE_INFINITY,

@@ -5,9 +5,10 @@ import type { StoredRecord } from "../record.js";
 import { writeRecord } from "../sql/records.js";
 import type { Step } from "../sql/statement.js";
 import { withoutDetours } from "./detours.js";
-import type { LoggedEvent, RenewedLease } from "./entry.js";
+import type { RenewedLease } from "./entry.js";
 import { clear, enroll, type LeadAsk, lead, mayMirror, type Owner, readHeader } from "./header.js";
 import { applyEntries } from "./obey.js";
+import { type Entries, lastOf } from "./packed.js";
 import type { ProjectionTransaction } from "./transaction.js";
 
 /** Entries to apply to the projection of a log. */
@@ -15,7 +16,7 @@ export interface ApplyAsk {
   readonly origin: string;
   /** The position that the entries follow on, as far as the caller knows. */
   readonly after: number;
-  readonly entries: readonly LoggedEvent[];
+  readonly entries: Entries;
 }
 
 /** A record as the log's own store has it; `null` once it is removed. */
@@ -64,16 +65,15 @@ function* apply(
 ): Step<number | null> {
   const header = yield* readHeader(tx.lock);
   if (header.owner?.origin !== origin) return null;
-  const fresh = entries.filter(({ seq }) => seq > header.position);
-  const last = fresh.at(-1);
-  if (header.position < after || !last) return header.position;
-  const ignored = yield* withoutDetours(applyEntries(tx, fresh));
+  const last = lastOf(entries);
+  if (header.position < after || last <= header.position) return header.position;
+  const ignored = yield* withoutDetours(applyEntries(tx, header.position, entries));
   yield {
     sql: "UPDATE projection SET position = ?, ignored = ignored + ?",
-    values: [last.seq, ignored],
+    values: [last, ignored],
   };
   tx.woke.ready = true;
-  return last.seq;
+  return last;
 }
 
 /** Extends leases, and the slots of ended jobs that their workers still hold. The newest renewal stands. */
@@ -83,6 +83,7 @@ function* renew(
 ): Step<boolean> {
   if (!(yield* mayMirror(tx, leader))) return false;
   for (const { jobId, token, until, at } of items) {
+    tx.memory.jobs.delete(jobId);
     const [lease] = yield {
       sql: "UPDATE leases SET until = ?, heartbeat_at = ? WHERE id = ? AND token = ? AND heartbeat_at <= ? RETURNING n",
       values: [until, at, jobId, token, at],
