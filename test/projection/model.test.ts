@@ -76,7 +76,7 @@ async function expectEqual(kind: "memory" | "sqlite", sequence: readonly Play[])
     ];
     for (const [projection, batchSize] of batches) {
       await projection.clear();
-      await tell(projection, recorder.told, batchSize);
+      await tell(projection, recorder.told, batchSize, batchSize > 1);
       expect(await readViews(projection, ids)).toEqual(expected);
       expect(await readKeys(projection)).toEqual(keys);
       const status = await projection.status(await projection.position());

@@ -2,7 +2,9 @@
 import type { Environment } from "millrace/conformance";
 import type { JobEvent } from "#millrace/core/event.js";
 import type { ClaimAsk, Engine, HeldLease } from "#millrace/engine/engine.js";
+import { tokenOf } from "#millrace/engine/event-text.js";
 import type { LoggedEvent, RenewedLease } from "#millrace/engine/projection/entry.js";
+import { type PackedEvents, Packer } from "#millrace/engine/projection/packed.js";
 import type { Projection } from "#millrace/engine/projection/projection.js";
 import type { MirroredRecord } from "#millrace/engine/projection/writes.js";
 import type { RecordWrite } from "#millrace/engine/record.js";
@@ -94,16 +96,31 @@ export class Recorder {
   }
 }
 
-/** Tells a projection what was recorded, the events in batches. */
+/** Events as the bytes that a stream holds. */
+export function packed(entries: readonly LoggedEvent<JobEvent>[]): PackedEvents {
+  const packer = new Packer();
+  for (const { seq, event, leaseUntil } of entries) {
+    const { service, type, jobId, name } = event;
+    const subject = ["test", "jobs", ...[service, type, jobId].map(tokenOf), name].join(".");
+    packer.add(seq, subject, Buffer.from(JSON.stringify(event)), leaseUntil);
+  }
+  const all = packer.take();
+  if (all === null) throw new Error("There is nothing to pack.");
+  return all;
+}
+
+/** Tells a projection what was recorded, the events in batches, perhaps as bytes. */
 export async function tell(
   projection: Projection,
   told: readonly Told[],
   batchSize: number,
+  asBytes = false,
 ): Promise<void> {
   let position = await projection.position();
   let batch: LoggedEvent<JobEvent>[] = [];
   const flush = async () => {
-    if (batch.length > 0) position = await projection.apply(position, batch);
+    if (batch.length > 0)
+      position = await projection.apply(position, asBytes ? packed(batch) : batch);
     batch = [];
   };
   for (const each of told) {

@@ -27,6 +27,9 @@ export interface RenewedLease {
   readonly at: number;
 }
 
+/** The body of an event that the view does not keep. One that it keeps says more. */
+export const leftToLog = "{}";
+
 /** An entry of the log in flat values. */
 export interface FlatEntry {
   readonly seq: number;
@@ -57,7 +60,7 @@ export function flatEntry(logged: LoggedEvent): FlatEntry {
 function flat(event: JobEvent, job: JobKey): FlatChange | null {
   if (!Object.hasOwn(transitions, event.name)) return null;
   try {
-    const values = isKept(event) ? eventValues(event) : eventValues(event, null);
+    const values = isKept(event) ? eventValues(event) : eventValues(event, leftToLog);
     return flatChangeOf({ job, expect: expectOf(event), event }, values);
   } catch (error) {
     // A log may hold an event that lacks what its name promises, and the view goes on without it.

@@ -6,6 +6,7 @@ import { insertJob } from "../sql/create.js";
 import { ownRows } from "../sql/log.js";
 import { bodyIndex, eventColumns } from "../sql/rows.js";
 import type { Dialect, Transaction } from "../sql/transaction.js";
+import { leftToLog } from "./entry.js";
 import { Memory } from "./known.js";
 
 /** What the operations of one transaction share. */
@@ -25,12 +26,12 @@ export interface ProjectionTransaction extends Transaction {
 export const insertEvent = `INSERT INTO events (seq, job, ${eventColumns}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)`;
 
 /**
- * Events keep the positions of the log, and those that are told without their body are left to it. Nothing has to be
+ * Events keep the positions of the log, and most are left to it. Nothing has to be
  * locked: whoever writes has locked the projection's own row.
  */
 export const projectionDialect: Dialect = {
   *appendEvent(tx, n, values) {
-    if (values[bodyIndex] === null) return;
+    if (values[bodyIndex] === leftToLog) return;
     yield { sql: insertEvent, values: [tx.seq, n, ...values] };
   },
   *insertJob(tx, values) {

@@ -30,7 +30,7 @@ export const eventLength = 10;
 export const bodyIndex = 9;
 
 /** An event as values for its row. */
-export function eventValues(event: JobEvent, body: string | null = bodyText(event)): EventValues {
+export function eventValues(event: JobEvent, body = bodyText(event)): EventValues {
   return [
     event.name,
     event.version,
