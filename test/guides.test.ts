@@ -31,6 +31,7 @@ const alwaysRun = [
 const standIns: { readonly [address: string]: () => Promise<string> } = {
   "nats://localhost:4222": async () => (await ownNats()).url,
   "postgres://shop@localhost/shop": freshDatabase,
+  "postgres://app:secret@localhost:5432/app": freshDatabase,
   "9000": async () => {
     const server = createServer().listen(0, "127.0.0.1");
     await once(server, "listening");
