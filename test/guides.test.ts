@@ -29,7 +29,8 @@ const alwaysRun = [
 
 /** What stands for an address that a page names. */
 const standIns: { readonly [address: string]: () => Promise<string> } = {
-  "nats://localhost:4222": async () => (await ownNats()).url,
+  "localhost:4222": async () => new URL((await ownNats()).url).host,
+  "/var/lib/millrace/jobs.sqlite": async () => "jobs.sqlite",
   "postgres://shop@localhost/shop": freshDatabase,
   "postgres://app:secret@localhost:5432/app": freshDatabase,
   "9000": async () => {
