@@ -29,8 +29,10 @@ const alwaysRun = [
 
 /** What stands for an address that a page names. */
 const standIns: { readonly [address: string]: () => Promise<string> } = {
-  "nats://localhost:4222": async () => (await ownNats()).url,
+  "localhost:4222": async () => new URL((await ownNats()).url).host,
+  "/var/lib/millrace/jobs.sqlite": async () => "jobs.sqlite",
   "postgres://shop@localhost/shop": freshDatabase,
+  "postgres://app:secret@localhost:5432/app": freshDatabase,
   "9000": async () => {
     const server = createServer().listen(0, "127.0.0.1");
     await once(server, "listening");

@@ -67,6 +67,7 @@ function serverOptions(given: Given): ServerOptions {
       maxBodyBytes: numberValue(given, "maxBodyBytes"),
       rateLimit: numberValue(given, "rateLimit"),
       maxStreams: numberValue(given, "maxStreams"),
+      auditRetentionMs: numberValue(given, "auditRetentionMs"),
       instance: settingValue(given, "instance"),
       signing: signingOptions(given, false),
       encryptionKeys: encryptionKeys(given),

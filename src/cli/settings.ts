@@ -275,6 +275,15 @@ export const settings = {
     commands: "all",
     kind: "text",
   },
+  auditRetentionMs: {
+    flag: "--audit-retention <duration>",
+    variable: "MILLRACE_AUDIT_RETENTION",
+    key: "auditRetention",
+    default: "90d",
+    says: "how long the changes that are made here stay in the audit trail",
+    commands: "all",
+    kind: "duration",
+  },
   concurrency: {
     flag: "--concurrency <number>",
     variable: "MILLRACE_CONCURRENCY",

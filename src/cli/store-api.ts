@@ -3,18 +3,24 @@
  */
 import { userInfo } from "node:os";
 import { InvalidOption } from "../client/errors.js";
+import { given as defined } from "../client/reads.js";
 import type { Caller } from "../server/http/caller.js";
 import { openApp } from "../server/http/server.js";
 import type { Api } from "./api.js";
 import { encryptionKeys } from "./encryption-options.js";
 import { Failure } from "./failure.js";
-import type { Given } from "./settings.js";
+import { type Given, numberValue } from "./settings.js";
 import { storeFailure } from "./store-failure.js";
 
 /** Opens a store and answers for it. */
 export async function storeApi(url: string, given: Given): Promise<Api> {
-  const keys = encryptionKeys(given);
-  const options = { url, caller: caller(), ...(keys && { encryptionKeys: keys }) };
+  const options = {
+    ...{ url, caller: caller() },
+    ...defined({
+      encryptionKeys: encryptionKeys(given),
+      auditRetentionMs: numberValue(given, "auditRetentionMs"),
+    }),
+  };
   const app = await openApp(options).catch((error: unknown) => {
     throw error instanceof InvalidOption
       ? new Failure("usage", error.message)

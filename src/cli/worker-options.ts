@@ -19,6 +19,7 @@ export function workerOptions({ given }: Session, logger: Logger): ConnectOption
       instance: settingValue(given, "instance"),
       concurrency: numberValue(given, "concurrency"),
       graceMs: numberValue(given, "graceMs"),
+      auditRetentionMs: numberValue(given, "auditRetentionMs"),
       acceptMigration: settingValue(given, "acceptMigration"),
       signing: signingOptions(given, true),
     }),

@@ -7,10 +7,17 @@ import type { Json } from "../core/json.js";
 import type { Engine } from "../engine/engine.js";
 import { pageDefault } from "../engine/query.js";
 import { recordId, type StoredRecord } from "../engine/record.js";
+import { whole } from "./option-checks.js";
 import { actorOf, type Runtime } from "./runtime.js";
 
-/** How long an audit event is kept. */
-export const auditRetentionMs = 90 * 24 * 60 * 60 * 1_000;
+const dayMs = 24 * 60 * 60 * 1_000;
+
+/** How long an audit event is kept where nobody says otherwise, and at most. */
+export const auditRetentionDefaultMs = 90 * dayMs;
+const auditRetentionMaxMs = 36_500 * dayMs;
+
+/** Says what is wrong with a time for which audit events are to be kept. */
+export const auditRetentionProblem = whole(1, auditRetentionMaxMs);
 
 /** What an audit event tells of. */
 export const auditActions = [
@@ -65,7 +72,7 @@ export type AuditedChange = Pick<AuditEvent, "action" | "target" | "service" | "
 /** Who makes a change, and where it is told of. */
 type Witness = Pick<
   Runtime,
-  "engine" | "ids" | "logger" | "instance" | "service" | "actor" | "requestId"
+  "engine" | "ids" | "logger" | "instance" | "service" | "actor" | "requestId" | "auditRetentionMs"
 >;
 
 /** Where events lie that belong to no service. */
@@ -76,7 +83,7 @@ const nobody = "_admin";
  * and whoever asked for it must not believe otherwise.
  */
 export async function leaveAuditEvent(witness: Witness, change: AuditedChange): Promise<void> {
-  const { engine, ids, logger, requestId } = witness;
+  const { engine, ids, logger, requestId, auditRetentionMs = auditRetentionDefaultMs } = witness;
   const { service = witness.service, ...what } = change;
   const event: AuditEvent = {
     ...{ id: ids.eventId(), at: engine.now(), actor: actorOf(witness), ...what },

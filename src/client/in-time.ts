@@ -6,7 +6,7 @@ import type { Clock } from "../engine/clock.js";
 import { keepAlive } from "./keep-alive.js";
 
 /** How long whoever stops waits for the store and for hooks once the grace time is over. */
-export const lastCallMs = 3_000;
+const lastCallMs = 3_000;
 
 /** How long there still is for what began to stop at a monotonic time. */
 export function lastCall(clock: Clock, beganAt: number, graceMs: number): number {

@@ -33,6 +33,8 @@ export interface Runtime {
   readonly requestId?: string;
   /** Who is told of creates, claims, tries and settlements; nobody by default. */
   readonly telemetry?: Telemetry;
+  /** How long what this process changes stays in the audit trail; 90 days by default. */
+  readonly auditRetentionMs?: number;
   /** Where webhooks may be sent to. */
   readonly webhooks?: WebhookSettings;
   /** Where creates in transactions of the caller's go, when the store cannot take part in them. */

@@ -2,6 +2,7 @@
  * `connect` opens the store that a URL names and composes client, worker and keeper into a service.
  */
 import { hostname } from "node:os";
+import { auditRetentionProblem } from "../client/audit.js";
 import { createClient } from "../client/client.js";
 import { demandsEncryption } from "../client/contract.js";
 import { encryptionDemanded, openDemand } from "../client/encryption-demand.js";
@@ -72,6 +73,8 @@ export interface ConnectOptions<Tx = undefined> {
   readonly encryption?: EncryptionOptions;
   /** Where webhooks may be sent to: public addresses only by default. */
   readonly webhooks?: WebhookSettings;
+  /** How long the changes that this process makes stay in the audit trail; 90 days by default. */
+  readonly auditRetentionMs?: number;
   /** Where the runtime says what it does; it is silent by default. */
   readonly logger?: Logger;
   readonly clock?: Clock;
@@ -121,7 +124,7 @@ export async function connect<Entries extends JobEntries, Tx = undefined>(
       : await openDemand({ clock, logger, ask });
     const names = { instance, service: contract.name };
     const telemetry = await openTelemetry({ clock, instance, version: packageVersion() });
-    const { webhooks } = options;
+    const { webhooks, auditRetentionMs } = options;
     const runtime = {
       ...parts,
       ...names,
@@ -131,6 +134,7 @@ export async function connect<Entries extends JobEntries, Tx = undefined>(
       ...(signing && { signing }),
       ...(vault && { vault }),
       ...(webhooks && { webhooks }),
+      ...(auditRetentionMs !== undefined && { auditRetentionMs }),
     };
     const client = createClient(runtime, own, await openTelemetryTrace());
     return new Service<Entries, Tx>(client, own, {
@@ -167,6 +171,7 @@ const connectChecks: { readonly [Name in keyof ConnectOptions]-?: OptionCheck } 
   encryption: (value) => (isObject(value) ? null : "It must be an object with keys."),
   webhooks: (webhooks) =>
     optionsProblem("webhooks", webhooks, { allowAddresses: networksProblem })?.message ?? null,
+  auditRetentionMs: auditRetentionProblem,
   logger: membersProblem("info", "warn", "error"),
   clock: membersProblem("now", "monotonic", "after"),
   ids: membersProblem("jobId", "eventId", "randomHex"),

@@ -38,6 +38,19 @@ it("bench measures a store and leaves nothing behind", async () => {
   expect(asked).toMatchObject({ code: 2, err: expect.stringContaining("--url") });
 });
 
+it.for([
+  { says: "as long as a flag says", flag: ["--audit-retention", "1h"], keptMs: 3_600_000 },
+  { says: "as long as the environment says", flag: [], keptMs: 7_200_000 },
+])("audit events of a command are kept $says", async ({ flag, keptMs }) => {
+  const place = await freshPlace({ MILLRACE_AUDIT_RETENTION: "2h" });
+  await json(place, "queue", "pause", "shop", "mail", ...flag);
+  const engine = await openEngine(`file:${join(place.folder, "millrace.db")}`);
+  const records = await engine.query("records", { prefix: "audit/" });
+  await engine.close();
+  const kept = records.map(({ body, expiresAt = 0 }) => expiresAt - (body as { at: number }).at);
+  expect(kept).toEqual([keptMs]);
+});
+
 it("verify finds a log that was tampered with", async () => {
   const place = await freshPlace();
   const { id } = await json<{ id: string }>(place, "job", "create", "shop", "pack", "{}");

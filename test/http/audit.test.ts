@@ -5,7 +5,7 @@ import { defineJob, defineService } from "millrace";
 import { FakeClock } from "millrace/testing";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
-import { auditRetentionMs } from "#millrace/client/audit.js";
+import { auditRetentionDefaultMs } from "#millrace/client/audit.js";
 import { manifest as manifestOf } from "#millrace/contract/manifest.js";
 import { routes } from "#millrace/server/http/routes/all.js";
 import { Tokens } from "#millrace/server/http/tokens.js";
@@ -270,11 +270,14 @@ describe.each([memory, ...apiStores])("the audit trail on $name", (store) => {
 });
 
 describe("an audit event", () => {
-  it("is kept for 90 days", async () => {
+  it.for([
+    { says: "90 days", options: {}, keptMs: auditRetentionDefaultMs },
+    { says: "as long as was said", options: { auditRetentionMs: 5_000 }, keptMs: 5_000 },
+  ])("is kept for $says", async ({ options, keptMs }) => {
     const clock = new FakeClock();
-    const { api } = await openServer({ url: "memory:", clock, keeper: false });
+    const { api } = await openServer({ url: "memory:", clock, keeper: false, ...options });
     await api.post("/v1/queues/shop/mail/pause");
-    await clock.leap(auditRetentionMs - 1);
+    await clock.leap(keptMs - 1);
     expect((await api.get("/v1/audit")).body.entries).toHaveLength(1);
     await clock.leap(1);
     expect((await api.get("/v1/audit")).body.entries).toEqual([]);

@@ -114,6 +114,7 @@ describe("connect", () => {
     ["instance", { url: "memory:", instance: "a b" }],
     ["concurrency", { url: "memory:", concurrency: 0 }],
     ["graceMs", { url: "memory:", graceMs: -1 }],
+    ["auditRetentionMs", { url: "memory:", auditRetentionMs: 0 }],
     ["url", { url: 5 }],
     ["uri", { uri: "memory:" }],
     ["logger", { url: "memory:", logger: console.log }],

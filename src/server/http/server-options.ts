@@ -1,6 +1,7 @@
 /**
  * What a server is started with, and the checks that refuse what cannot be.
  */
+import { auditRetentionProblem } from "../../client/audit.js";
 import type { IdSource } from "../../client/ids.js";
 import {
   isObject,
@@ -35,6 +36,8 @@ export interface BackendOptions {
   readonly instance?: string;
   /** Where webhooks may be sent to: public addresses only by default. */
   readonly webhooks?: WebhookSettings;
+  /** How long the changes that are made here stay in the audit trail; 90 days by default. */
+  readonly auditRetentionMs?: number;
   /** Allows a queue to be called DEFAULT. */
   readonly allowCreateDefault?: boolean;
   /** The keys whose signatures count. The server signs nothing itself; callers send signatures along. */
@@ -79,6 +82,7 @@ const backendChecks = {
   instance: (instance: unknown) => nameProblem("instance", instance),
   webhooks: (webhooks: unknown) =>
     optionsProblem("webhooks", webhooks, { allowAddresses: networksProblem })?.message ?? null,
+  auditRetentionMs: auditRetentionProblem,
   allowCreateDefault: yesOrNoProblem,
   encryptionKeys: (keys: unknown) => (Array.isArray(keys) ? null : "It must be a list of keys."),
   signing: (signing: unknown) => (isObject(signing) ? null : "It must be an object with verify."),

@@ -164,11 +164,12 @@ async function openBackend(options: BackendOptions, auth: AuthMode): Promise<Ope
     const activeTrace = await openTelemetryTrace();
     const version = packageVersion();
     const telemetry = await openTelemetry({ clock, instance, version });
-    const { webhooks } = options;
+    const { webhooks, auditRetentionMs } = options;
     const parts = {
       ...{ engine, clock, ids, logger, instance },
       ...(telemetry && { telemetry }),
       ...(webhooks && { webhooks }),
+      ...(auditRetentionMs !== undefined && { auditRetentionMs }),
       ...(signing && { signing }),
       ...(vault && { vault }),
     };
