@@ -143,6 +143,7 @@ async function takeSteps(
     const steps = new Steps(client, job);
     try {
       await take({ job, complete: steps.complete });
+      await steps.finish();
     } catch (thrown) {
       if (steps.failure !== null && thrown === steps.failure) return steps.failure;
       throw thrown;
@@ -188,6 +189,7 @@ class Steps {
   #current: Job | null;
   /** Why a step was refused. It ends the completion unless the caller catches it. */
   failure: CompleteChainFailure | null = null;
+  #underWay: Promise<unknown> | null = null;
 
   constructor(client: Client, current: Job) {
     this.#client = client;
@@ -198,7 +200,23 @@ class Steps {
     return this.#changes;
   }
 
-  readonly complete: CompleteJob = async ({ id }, callback) => {
+  readonly complete: CompleteJob = (job, callback) => {
+    if (this.#underWay !== null) return Promise.reject(this.#refused(stepUnderWay(job.id)));
+    const step = this.#take(job.id, callback).finally(() => {
+      this.#underWay = null;
+    });
+    // Where the caller does not wait for it, whoever takes the steps does.
+    step.catch(() => {});
+    this.#underWay = step;
+    return step;
+  };
+
+  /** Waits for a step that the caller has not waited for: it counts all the same. */
+  async finish(): Promise<void> {
+    await this.#underWay;
+  }
+
+  async #take(id: string, callback: Parameters<CompleteJob>[1]): Promise<Job | null> {
     const job = this.#current;
     if (job === null || job.id !== id || this.#changes.length >= stepsMax)
       throw this.#refused(notCurrent(id, job));
@@ -210,7 +228,7 @@ class Steps {
     this.#decide(job, result === undefined ? {} : { result });
     this.#current = null;
     return null;
-  };
+  }
 
   async #continue(job: Job, wish: Continuation): Promise<Job> {
     const create = await prepareContinuation(this.#client, job, wish);
@@ -270,6 +288,11 @@ function alreadyCompleted({ id, state }: Job): JobAlreadyCompleted {
   if (!isEnded(state)) throw new Error(`Job ${id} is ${state} and has not ended.`);
   const message = `Job ${id} has ended as ${state}; there is nothing left to complete.`;
   return new JobAlreadyCompleted({ id, state, message });
+}
+
+function stepUnderWay(id: string): InvalidOption {
+  const message = `Job ${id} cannot be completed while another step is under way: await each complete before the next one.`;
+  return new InvalidOption({ field: "job", message });
 }
 
 function notCurrent(id: string, current: Job | null): InvalidOption {

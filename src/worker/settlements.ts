@@ -12,7 +12,7 @@ import type { Job } from "../core/job.js";
 import { type AppendOutcome, batchMax, type Change, type LoadedJob } from "../engine/engine.js";
 import { StoreClosed, type StoreError } from "../engine/errors.js";
 import { jobFields } from "../engine/logger.js";
-import { discard, removalOf } from "./discard.js";
+import { discard, type Removal, removalOf } from "./discard.js";
 import type { Hold } from "./hold.js";
 
 /** How often an outcome is decided while others keep changing the job. */
@@ -181,7 +181,7 @@ export class Settlements {
     outcomes: readonly AppendOutcome[],
     moved: Settlement[],
   ): void {
-    const removals: Change[] = [];
+    const removals: Removal[] = [];
     const faulted: Settlement[] = [];
     let fault: StoreError | undefined;
     for (let index = 0; index < sent.length; index++) {
@@ -209,7 +209,7 @@ export class Settlements {
   }
 
   /** Tells the log of a bad end, and gives the removal of a job that is not kept. */
-  #stored({ hold, job, event }: Settlement): Change | undefined {
+  #stored({ hold, job, event }: Settlement): Removal | undefined {
     if (event === undefined) return undefined;
     if (event.name === "dead" || event.name === "failed") {
       const fields = { ...jobFields(job), tries: event.tries, error: event.error };

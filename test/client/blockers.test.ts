@@ -240,14 +240,17 @@ describe("a blocked job", () => {
     expect(done).toMatchObject({ state: "completed", output: 0 });
   });
 
-  it("goes on where what it waited for keeps nothing of itself", async () => {
+  it("has the results of what keeps nothing of itself, which goes afterwards", async () => {
     const test = await testShop();
     const { jobs } = test.service;
     const fleeting = await jobs.fleeting.create({}).orThrow();
     const one = await jobs.one.create({ number: 2 }, { delayMs: 1_000 }).orThrow();
     const sum = await jobs.sum.create({}, { blockers: [fleeting, one] }).orThrow();
     await test.drain({ untilIdle: true });
-    expect(await sum.wait().orThrow()).toBe(2);
+    expect(await sum.wait().orThrow()).toBe(7);
+    await test.clock.advance(10_000);
+    await test.drain({ untilIdle: true });
+    expect((await fleeting.get()).isErr()).toBe(true);
   });
 
   it("keeps a chain that it waits for from being deleted without force", async () => {

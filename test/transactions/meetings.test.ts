@@ -5,7 +5,7 @@ import { Client } from "pg";
 import postgres from "postgres";
 import { expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
-import { freshSchema } from "../support/postgres.js";
+import { execute, freshDatabase, freshSchema } from "../support/postgres.js";
 import { gate } from "../worker/workshop.js";
 
 const stock = z.object({ branch: z.string() });
@@ -90,3 +90,21 @@ it.for([
     expect(outcomes).toBe("accepted accepted accepted existing replaced existing");
   },
 );
+
+it("the store's own transactions see what others commit, whatever the database's default is", async () => {
+  const url = await freshDatabase();
+  const database = new URL(url).pathname.slice(1);
+  const service = await connected(url);
+  await service.stop();
+  await execute(
+    url,
+    `ALTER DATABASE ${database} SET default_transaction_isolation = 'serializable'`,
+    `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+      IF current_setting('transaction_isolation') <> 'read committed' THEN RAISE 'not committed reads'; END IF;
+      RETURN NEW; END $$`,
+    `CREATE TRIGGER refuse BEFORE INSERT ON millrace.keys FOR EACH ROW EXECUTE FUNCTION refuse()`,
+  );
+  const again = await connected(url);
+  const { outcome } = await again.jobs.sync.submit(payload).orThrow();
+  expect(outcome).toBe("accepted");
+});

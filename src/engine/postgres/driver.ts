@@ -363,10 +363,16 @@ function setting(settings: Readonly<Record<string, string>>, isLocal: boolean): 
   return `SELECT ${calls.join(", ")}`;
 }
 
-const beginAnywhere = `BEGIN; ${setting({ ...planning, ...locking }, true)}, ${now}`;
-const beginWhereSettled = `BEGIN; ${setting(locking, true)}, ${now}`;
+/**
+ * The isolation is said, too, because a database may have another default, under which those who meet would fail instead of
+ * waiting for each other.
+ */
+const begin = "BEGIN ISOLATION LEVEL READ COMMITTED";
+const beginAnywhere = `${begin}; ${setting({ ...planning, ...locking }, true)}, ${now}`;
+const beginWhereSettled = `${begin}; ${setting(locking, true)}, ${now}`;
 
-/** Makes the settings for a session that nobody else gets. */
+/** Makes the settings for a session that nobody else gets, where a statement may be a transaction of its own. */
 async function settle(client: PoolClient): Promise<void> {
-  await client.query(setting(planning, false));
+  const isolation = { default_transaction_isolation: "read committed" };
+  await client.query(setting({ ...planning, ...isolation }, false));
 }
