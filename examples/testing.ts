@@ -42,4 +42,4 @@ assert.equal(receipt.runAt - startedAt, 60_000 + 3_600_000);
 // Nobody handles receipts here, and `drain` says so when it is asked to run everything.
 await assert.rejects(test.drain({ untilIdle: true }), /No live worker of shop handles sendReceipt/);
 await test.stop();
-console.log("the shop works");
+console.log("the shop works"); // → the shop works
