@@ -9,6 +9,7 @@ import { decide } from "../core/decide.js";
 import { evolve } from "../core/evolve.js";
 import { isEnded, type Job } from "../core/job.js";
 import { type Json, jsonText } from "../core/json.js";
+import { isSealed, sealedProblem } from "../core/secrets.js";
 import type { AppendOutcome, Change } from "../engine/engine.js";
 import { StoreBusy, type StoreError, type TransactionError } from "../engine/errors.js";
 import type { CallerTransaction } from "../engine/transaction.js";
@@ -269,13 +270,14 @@ class Steps {
     const text = jsonText(value);
     if (text.ok) {
       const result = JSON.parse(text.text) as Json;
+      if (isSealed(result))
+        throw this.#refused(invalidResult(job.type, problemText(sealedProblem)));
       await this.#client.runtime.encryptionDemand?.look();
       const sealed = sealPart(this.#client.runtime, job, "result", result);
       if (sealed instanceof EncryptionRequired) throw this.#refused(sealed);
       return sealed;
     }
-    const { path, message } = text.problem;
-    throw this.#refused(invalidResult(job.type, `${path || "it"} ${message}`));
+    throw this.#refused(invalidResult(job.type, problemText(text.problem)));
   }
 
   #refused(failure: CompleteChainFailure): CompleteChainFailure {
@@ -304,6 +306,16 @@ function notCurrent(id: string, current: Job | null): InvalidOption {
     field: "job",
     message: `Job ${id} is not the current one: ${remedy}.`,
   });
+}
+
+function problemText({
+  path,
+  message,
+}: {
+  readonly path: string;
+  readonly message: string;
+}): string {
+  return `${path || "it"} ${message}`;
 }
 
 function invalidResult(type: string, problem: string): InvalidResult {

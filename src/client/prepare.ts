@@ -10,7 +10,7 @@ import type { EventOf } from "../core/event.js";
 import type { Actor, JobContext, JobKeyPolicy } from "../core/job.js";
 import { type Json, jsonText } from "../core/json.js";
 import { deriveKey } from "../core/keys.js";
-import { isSealed } from "../core/secrets.js";
+import { isSealed, sealedProblem } from "../core/secrets.js";
 import { recordId } from "../engine/record.js";
 import { type BlockerInputs, blockersOf, ownBlocker } from "./blockers.js";
 import type { Client } from "./client.js";
@@ -226,9 +226,7 @@ export function storedPayload(
   const text = jsonText(value);
   if (!text.ok) return invalidPayload(type, [text.problem]);
   const json = JSON.parse(text.text) as Json;
-  if (!isSealed(json)) return { json };
-  const message = "looks like an encrypted payload; a payload may not have the members of one";
-  return invalidPayload(type, [{ path: "/$sealed", message }]);
+  return isSealed(json) ? invalidPayload(type, [sealedProblem]) : { json };
 }
 
 function keyPolicy(target: CreateTarget, payload: Json): JobKeyPolicy | InvalidPayload | null {

@@ -31,6 +31,12 @@ export function isSealed(value: unknown): value is Sealed & Json {
   );
 }
 
+/** What is wrong with a payload or a result that only looks encrypted: nobody could read it. */
+export const sealedProblem = {
+  path: "/$sealed",
+  message: "looks like something encrypted; a payload or a result may not have the members of that",
+} as const;
+
 /** A value without its secrets. Pointers that lead nowhere do nothing; `*` stands for every entry of a list or an object. */
 export function redact(value: Json, pointers: readonly string[] = []): Json {
   if (isSealed(value)) return encryptedText;

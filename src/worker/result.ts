@@ -6,6 +6,7 @@ import type { Runtime } from "../client/runtime.js";
 import { issuesSentence, type Validation, validate } from "../contract/schema.js";
 import type { JobError } from "../core/job.js";
 import { type Json, jsonText } from "../core/json.js";
+import { isSealed, sealedProblem } from "../core/secrets.js";
 import type { Outcome } from "./conclude.js";
 import type { Hold } from "./hold.js";
 
@@ -29,9 +30,13 @@ function asResult({ job }: Hold, value: unknown, { vault }: Runtime): Outcome {
   const json = jsonText(value);
   if (json.ok) {
     const result = JSON.parse(json.text) as Json;
+    if (isSealed(result)) return unfit(sealedProblem);
     return { kind: "returned", result: vault ? vault.seal(result, job, "result") : result };
   }
-  const { path, message } = json.problem;
+  return unfit(json.problem);
+}
+
+function unfit({ path, message }: { readonly path: string; readonly message: string }): Outcome {
   return terminated("result", `The result cannot be stored: ${path || "it"} ${message}.`);
 }
 

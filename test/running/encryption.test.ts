@@ -34,6 +34,8 @@ const shop = defineService("shop", {
   report: defineJob({ payload, blockers: { charged: "charge" } }),
 });
 
+const sealing = defineService("sealing", { forge: defineJob({ payload: z.object({}) }) });
+
 const nightly = defineService(
   "nightly",
   { mail: defineJob({ payload }) },
@@ -365,6 +367,19 @@ it("takes no payload that looks like an encrypted one", async () => {
     _tag: "InvalidPayload",
     issues: [{ path: "/$sealed" }],
   });
+});
+
+it("takes no result that looks like an encrypted one, which nobody could read", async () => {
+  const service = await (await openerOf(sealing, memory))();
+  service.jobs.forge.handle(() => ({ $sealed: 1, key: "k1", data: "" }));
+  await service.start();
+  const forged = await service.jobs.forge.create({}).orThrow();
+  expect(await forged.wait()).toMatchObject({ error: { _tag: "JobEnded", state: "failed" } });
+  const chain = await service.chains.start("forge", {}, { delayMs: 60_000 }).orThrow();
+  const completed = await service.chains.complete(chain, async ({ job, complete }) => {
+    if (job.type === "forge") await complete(job, () => ({ $sealed: 1, key: "k1", data: "" }));
+  });
+  expect(completed).toMatchObject({ error: { _tag: "InvalidResult" } });
 });
 
 it("runs jobs from before there were keys, and shows who has none that there is something", async () => {

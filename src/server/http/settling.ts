@@ -13,6 +13,7 @@ import { evolve } from "../../core/evolve.js";
 import { type Actor, httpWorker, type Job, type JobError } from "../../core/job.js";
 import { type Json, jsonText } from "../../core/json.js";
 import { retryDelayMs } from "../../core/retry.js";
+import { isSealed, sealedProblem } from "../../core/secrets.js";
 import { StoreBusy } from "../../engine/errors.js";
 import type { Backend } from "./backend.js";
 import type { Caller } from "./caller.js";
@@ -108,7 +109,8 @@ async function checkResult(
   const schema = bound?.definition.result;
   const checked = schema === undefined ? null : await validate(schema, result);
   const text = result === undefined ? null : jsonText(result);
-  const issues = checked?.ok === false ? checked.issues : text?.ok === false ? [text.problem] : [];
+  const problem = text?.ok === false ? text.problem : isSealed(result) ? sealedProblem : null;
+  const issues = checked?.ok === false ? checked.issues : problem === null ? [] : [problem];
   if (issues.length === 0) return;
   const message = `The result of ${type} is not valid: ${issuesSentence(issues)}.`;
   throw new InvalidResult({ type, message });
