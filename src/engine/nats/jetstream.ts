@@ -122,6 +122,7 @@ export class JetStreamPort implements Port {
   }
 
   publishEach(messages: readonly OutgoingMessage[]): Promise<readonly EachPublication[]> {
+    if (messages.length === 0) return Promise.resolve([]);
     const requests = messages.map((message) => ({
       subject: message.subject,
       body: message.body,

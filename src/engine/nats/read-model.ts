@@ -259,18 +259,19 @@ export class ReadModel {
 
   /**
    * Lets events gather, unless somebody waits for them: what begins and ends within one transaction is written once.
-   * Events that come after a pause are applied at once.
+   * Events that come after a pause are applied at once. The time is real, as the server is that sends the events; where a
+   * test's own port stands for it, nothing lingers.
    */
   #linger(signal: AbortSignal): Promise<void> {
-    if (this.#waiters > 0) return Promise.resolve();
+    if (this.#waiters > 0 || !this.#options.port.feed) return Promise.resolve();
     return new Promise((resolve) => {
       const done = () => {
-        callOff();
+        clearTimeout(timer);
         signal.removeEventListener("abort", done);
         this.#hurry = () => {};
         resolve();
       };
-      const callOff = this.#options.clock.after(lingerMs, done);
+      const timer = setTimeout(done, lingerMs);
       signal.addEventListener("abort", done);
       this.#hurry = done;
     });
