@@ -310,7 +310,18 @@ export class NatsEngine implements Engine {
   }
 
   async due(ask: DueAsk, limit: number): Promise<readonly DueJob[]> {
-    return this.#call(() => this.#readModel.due(ask, limit));
+    return this.#call(async () => {
+      const due = await this.#readModel.due(ask, limit);
+      return ask.kind === "lapsed" ? this.#lapsed(due) : due;
+    });
+  }
+
+  /** Those whose lease has lapsed: a renewal that is newer than the view stands on its sheet. */
+  async #lapsed(due: readonly DueJob[]): Promise<readonly DueJob[]> {
+    const logs = await Promise.all(due.map(({ id }) => this.#log.load(id)));
+    const now = this.now();
+    const have = await Promise.all(logs.map((logged) => this.#leases.hasLapsed(logged, now)));
+    return due.filter((_, place) => have[place]);
   }
 
   async query<Name extends QueryName>(
