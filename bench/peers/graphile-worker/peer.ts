@@ -5,7 +5,11 @@ import { payloadOf, payloadsBetween } from "../../payload.js";
 import { stagedRounds } from "../../rounds.js";
 import type { Stage, StagedSystem } from "../../stage.js";
 import type { Peer } from "../peer.js";
+import { quietPool } from "./pool.js";
 import { batchDelayMs, concurrentJobs, localQueueSize, taskName } from "./settings.js";
+
+/** As many connections as graphile-worker makes by itself. */
+const connectionsMax = 10;
 
 const silent = new Logger(() => () => {});
 const countJobs = "SELECT count(*)::int AS count FROM graphile_worker.jobs";
@@ -29,7 +33,8 @@ export const graphileWorkerPeer: Peer = {
 };
 
 async function openStage(url: string): Promise<Stage> {
-  const workerUtils = await makeWorkerUtils({ connectionString: url, logger: silent });
+  const pool = quietPool(url, connectionsMax);
+  const workerUtils = await makeWorkerUtils({ pgPool: pool, logger: silent });
   await workerUtils.migrate();
   let created = 0;
 
@@ -56,6 +61,9 @@ async function openStage(url: string): Promise<Stage> {
       const [found, expected] = [await unfinished(), fate === "ended" ? 0 : created];
       verify(found === expected, () => `graphile-worker: ${found} jobs wait, not ${expected}`);
     },
-    close: async () => workerUtils.release(),
+    async close() {
+      await workerUtils.release();
+      await pool.end();
+    },
   };
 }

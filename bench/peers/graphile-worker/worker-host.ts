@@ -1,19 +1,16 @@
 // A worker of graphile-worker with a handler that does nothing, set up as its documentation recommends
 // for throughput (https://worker.graphile.org/docs/performance).
 import { Logger, run } from "graphile-worker";
-import { Pool } from "pg";
 import type { Payload } from "../../payload.js";
 import type { HostOpener } from "../../worker/host.js";
+import { quietPool } from "./pool.js";
 import { batchDelayMs, concurrentJobs, localQueueSize, taskName } from "./settings.js";
 
 const silent = new Logger(() => () => {});
 
 /** Connects a worker. */
 export const openHost: HostOpener = async (url, onEntry) => {
-  const pool = new Pool({ connectionString: url, max: concurrentJobs + 2 });
-  // A connection that breaks fails the statement on it, which is told.
-  pool.on("error", () => undefined);
-  pool.on("connect", (client) => client.on("error", () => undefined));
+  const pool = quietPool(url, concurrentJobs + 2);
   await pool.query("SELECT 1");
   let runner: Awaited<ReturnType<typeof run>> | undefined;
   return {
