@@ -12,11 +12,12 @@ import { endStatement } from "../sql/place.js";
 import { readLater } from "../sql/read.js";
 import { readRecord } from "../sql/records.js";
 import { createdValues, eventValues } from "../sql/rows.js";
-import { freeKeySlot, promoteDue, sweepSlots } from "../sql/slim.js";
-import { arrays, type SqlRow, type SqlValue, type Step } from "../sql/statement.js";
+import { freeKeySlot } from "../sql/slim.js";
+import { arrays, type SqlValue, type Step } from "../sql/statement.js";
 import type { Transaction } from "../sql/transaction.js";
 import { insertEvent } from "./dialect.js";
 import { insertMany } from "./insert.js";
+import { lookInTime } from "./outlook.js";
 
 /**
  * A claimed job as one flat list, which is cheap to carry from thread to thread: where its lane stands in the ask,
@@ -63,15 +64,15 @@ const roundsMax = 20;
 
 /** Claims jobs in order, at most the free places, within every cap. */
 export function* claimJobs(tx: Transaction, ask: ClaimAsk): Step<ClaimRows> {
-  yield* sweepSlots(tx);
+  const numbers: number[] = [];
+  for (const lane of ask.lanes)
+    numbers.push(yield* laneNumber(tx, { ...lane, typeVersion: versionOf(lane) }));
+  const { inLine, nextAt } = yield* lookInTime(tx, numbers);
   const left: CapsLeft = new Map();
   const lanes: AskedLane[] = [];
-  const numbers: number[] = [];
   for (const [place, lane] of ask.lanes.entries()) {
-    const number = yield* laneNumber(tx, { ...lane, typeVersion: versionOf(lane) });
-    numbers.push(number);
-    yield* promoteDue(tx, number);
-    if (yield* isPaused(tx, lane)) continue;
+    const number = numbers[place] as number;
+    if (!inLine.has(number) || (yield* isPaused(tx, lane))) continue;
     lanes.push({ lane, place, number, caps: yield* countCaps(tx, lane, left), free: lane.free });
   }
   const jobs: ClaimedValues[] = [];
@@ -88,7 +89,7 @@ export function* claimJobs(tx: Transaction, ask: ClaimAsk): Step<ClaimRows> {
     // There may be more behind those that were passed over, which whoever claims next will find.
     if (round === roundsMax - 1) tx.woke.ready = true;
   }
-  return { at: tx.now, jobs, nextDueAt: jobs.length < ask.limit ? yield* nextDue(numbers) : null };
+  return { at: tx.now, jobs, nextDueAt: jobs.length < ask.limit ? nextAt : null };
 }
 
 function* isPaused(tx: Transaction, lane: ClaimLane): Step<boolean> {
@@ -298,25 +299,4 @@ function* expireJob(
   yield endStatement(last, { ...event, detail: null, aggregate: null });
   tx.woke.ended = true;
   if (key !== null) yield* freeKeySlot(tx, key, event.jobId, last.token + 1);
-}
-
-/** When the next job of these lanes becomes due, or the next slot of an ended job lapses. */
-function* nextDue(lanes: readonly number[]): Step<number | null> {
-  let next: number | null = null;
-  const consider = (value: SqlRow[string] | undefined) => {
-    if (typeof value === "number" && (next === null || value < next)) next = value;
-  };
-  for (const lane of lanes) {
-    const [row] = yield {
-      sql: "SELECT min(run_at) AS at FROM waiting WHERE lane = ? AND cause = 'due'",
-      values: [lane],
-    };
-    consider(row?.at);
-  }
-  const [row] = yield {
-    sql: "SELECT min(until) AS at FROM slots WHERE until IS NOT NULL",
-    values: [],
-  };
-  consider(row?.at);
-  return next;
 }
