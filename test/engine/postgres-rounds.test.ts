@@ -137,4 +137,21 @@ describe("events of a batch", () => {
       [],
     );
   });
+
+  it("are rewritten for many jobs at once when these are removed together", async () => {
+    const { refs, ask } = await workedStore();
+    await ask("CREATE TABLE ~rewrites (seq bigint)");
+    await ask(`CREATE FUNCTION ~note_rewrite() RETURNS trigger LANGUAGE plpgsql
+      AS 'BEGIN INSERT INTO ~rewrites VALUES (NEW.seq); RETURN NULL; END'`);
+    await ask(
+      "CREATE TRIGGER noted AFTER UPDATE ON ~rounds FOR EACH ROW EXECUTE FUNCTION ~note_rewrite()",
+    );
+    await Promise.all(refs.map((ref) => ref.delete().orThrow()));
+    expect(await ask("SELECT seq FROM ~rounds UNION ALL SELECT job FROM ~rounds_of_job")).toEqual(
+      [],
+    );
+    const [rewrites] = await ask("SELECT count(*)::int AS count FROM ~rewrites");
+    // Each of the jobs is in two rounds.
+    expect(rewrites?.count).toBeLessThan(jobCount);
+  });
 });
