@@ -10,6 +10,7 @@ import {
 } from "millrace";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
+import { laneOf } from "#millrace/core/order.js";
 import { execute, freshSchema } from "../support/postgres.js";
 
 const number = z.object({ number: z.number() });
@@ -136,5 +137,46 @@ describe("events of a batch", () => {
     expect(await ask("SELECT seq FROM ~rounds UNION ALL SELECT job FROM ~rounds_of_job")).toEqual(
       [],
     );
+  });
+
+  it("are rewritten for many jobs at once when these are removed together", async () => {
+    const { refs, ask } = await workedStore();
+    await ask("CREATE TABLE ~rewrites (seq bigint)");
+    await ask(`CREATE FUNCTION ~note_rewrite() RETURNS trigger LANGUAGE plpgsql
+      AS 'BEGIN INSERT INTO ~rewrites VALUES (NEW.seq); RETURN NULL; END'`);
+    await ask(
+      "CREATE TRIGGER noted AFTER UPDATE ON ~rounds FOR EACH ROW EXECUTE FUNCTION ~note_rewrite()",
+    );
+    await Promise.all(refs.map((ref) => ref.delete().orThrow()));
+    expect(await ask("SELECT seq FROM ~rounds UNION ALL SELECT job FROM ~rounds_of_job")).toEqual(
+      [],
+    );
+    const [rewrites] = await ask("SELECT count(*)::int AS count FROM ~rewrites");
+    // Each of the jobs is in two rounds.
+    expect(rewrites?.count).toBeLessThan(jobCount);
+  });
+
+  it("never are more than there are positions for, however many jobs one claim takes", async () => {
+    const { storeUrl } = await freshSchema();
+    const service = await connect(shop, { url: storeUrl });
+    onTestFinished(() => service.stop());
+    const count = 4_200;
+    for (let made = 0; made < count; made += 700) {
+      const jobs = Array.from({ length: 700 }, (_, place) => ({ payload: { number: place } }));
+      await service.jobs.print.createMany(jobs).orThrow();
+    }
+    const engine = await openEngine(storeUrl);
+    onTestFinished(() => engine.close());
+    const names = { service: "shop", queue: "print", type: "print" };
+    const lane = { ...names, lane: laneOf({ ...names, typeVersion: 1 }), leaseMs: 60_000 };
+    const lanes = [{ ...lane, free: count }];
+    const { jobs } = await engine.claim({ worker: "w", lanes, limit: count });
+    expect(jobs).toHaveLength(count);
+    const last = await service.jobs.print.create({ number: 0 }).orThrow();
+    const items = await feedOf(engine);
+    expect(items).toHaveLength(2 * count + 1);
+    expect(items.at(-1)?.event.jobId).toBe(last.id);
+    expect(new Set(items.map(({ cursor }) => cursor)).size).toBe(items.length);
+    expect(new Set(items.map(({ event }) => event.id)).size).toBe(items.length);
   });
 });

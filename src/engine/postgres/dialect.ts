@@ -3,18 +3,17 @@
  * and whoever looks for a place of a key or at a record locks it first.
  */
 import { insertJobAs } from "../sql/create.js";
-import { removeEvents } from "../sql/log.js";
 import { eventColumns } from "../sql/rows.js";
 import type { Dialect } from "../sql/transaction.js";
 import { readLaterOf } from "./read.js";
-import { keepRoundsOfEnd, keepRoundsOfLease, leaveRounds } from "./rounds.js";
+import { keepRoundsOfEnd, keepRoundsOfLease } from "./rounds.js";
 
 const insertEvent = `INSERT INTO events (job, ${eventColumns}) VALUES (?,?,?,?,?,?,?,?,?,?,?)`;
 
 const insertJob = `${insertJobAs("nextval('events_seq')")} RETURNING n`;
 
-/** The dialect of PostgreSQL. */
-export const postgresDialect: Dialect = {
+/** The dialect of PostgreSQL. What removes a log belongs to the transaction, which does some of it at its end. */
+export const postgresDialect: Omit<Dialect, "removeLog"> = {
   *appendEvent(_, n, values) {
     yield { sql: insertEvent, values: [n, ...values], silent: true };
   },
@@ -27,10 +26,6 @@ export const postgresDialect: Dialect = {
   },
   keepLogOfLease: keepRoundsOfLease,
   keepLogOfEnd: keepRoundsOfEnd,
-  *removeLog(n) {
-    yield* removeEvents(n);
-    yield* leaveRounds(n);
-  },
   forUpdate: "FOR UPDATE SKIP LOCKED",
   forKeyShare: "FOR KEY SHARE",
   *refuseLocked(jobId) {

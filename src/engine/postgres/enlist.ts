@@ -16,7 +16,7 @@ import { type Database, run } from "./driver.js";
 import { codeOf, isPassing } from "./faults.js";
 import { createPlain } from "./plain-create.js";
 import { readLogs } from "./read.js";
-import type { PostgresTransaction } from "./transaction.js";
+import { finished, type PostgresTransaction } from "./transaction.js";
 import type { Writer } from "./writer.js";
 
 /** How often an operation is carried out while others get in its way. */
@@ -101,7 +101,7 @@ export class Enlisted {
         const tx = writer.begin();
         await session.execute({ sql: "SAVEPOINT millrace", values: [] });
         try {
-          const value = await run(session, operation(tx));
+          const value = await run(session, finished(tx, operation));
           await session.execute({ sql: "RELEASE SAVEPOINT millrace", values: [] });
           commitWatch.add(xid, () => writer.after(tx));
           return value;

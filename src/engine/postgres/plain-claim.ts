@@ -21,7 +21,7 @@ import {
 } from "../sql/rows.js";
 import { arrays, type SqlValue, type Step } from "../sql/statement.js";
 import { front, type Mark, type Marks } from "./marks.js";
-import { logAsJson } from "./rounds.js";
+import { logAsJson, roundMax } from "./rounds.js";
 import { list, table } from "./text.js";
 import type { PostgresTransaction } from "./transaction.js";
 
@@ -139,7 +139,9 @@ export function* claimPlain(
     Math.max(Math.min(free, ask.limit, ...caps.map((scope) => left.get(scope) ?? 0)), 0),
   );
   const columns = columnsOf(lanes, places, left, starts);
-  const values = [tx.now, ...columns, ask.limit, ...startOf(tx, ask)];
+  // What a round has no place for is claimed step by step.
+  const limit = Math.min(ask.limit, roundMax);
+  const values = [tx.now, ...columns, limit, ...startOf(tx, ask)];
   const startedAt = performance.now();
   const rows = arrays<TakenRow>(yield { sql: take, values, raw: true, planned: true, last: true });
   const tookMs = performance.now() - startedAt;

@@ -1,13 +1,18 @@
 /**
  * A transaction of the PostgreSQL store.
  */
-import type { Transaction } from "../sql/transaction.js";
+import { removeEvents } from "../sql/log.js";
+import type { Step } from "../sql/statement.js";
+import type { Dialect, Transaction } from "../sql/transaction.js";
 import { postgresDialect } from "./dialect.js";
+import { leaveRounds } from "./rounds.js";
 
 /** What operations of one transaction share, and what is left to do after it. */
 export interface PostgresTransaction extends Transaction {
   /** Keys that another transaction had locked: their next jobs are let in afterwards. */
   readonly late: Set<string>;
+  /** The numbers of jobs that were removed, which leave their rounds at the end. */
+  readonly removed: number[];
 }
 
 /** What a transaction needs from the engine that begins it. */
@@ -20,5 +25,23 @@ export interface TransactionParts {
 /** The beginning of a transaction. Positions come from a sequence, so that none is counted here. */
 export function newTransaction(parts: TransactionParts): PostgresTransaction {
   const woke = { ready: false, ended: false, cancel: false };
-  return { ...parts, dialect: postgresDialect, seq: 0, woke, late: new Set() };
+  const removed: number[] = [];
+  const dialect: Dialect = {
+    ...postgresDialect,
+    *removeLog(n) {
+      yield* removeEvents(n);
+      removed.push(n);
+    },
+  };
+  return { ...parts, dialect, seq: 0, woke, late: new Set(), removed };
+}
+
+/** Carries out an operation, and then what it has left for the end of its transaction. */
+export function* finished<Value>(
+  tx: PostgresTransaction,
+  operation: (tx: PostgresTransaction) => Step<Value>,
+): Step<Value> {
+  const value = yield* operation(tx);
+  if (tx.removed.length > 0) yield* leaveRounds(tx.removed);
+  return value;
 }

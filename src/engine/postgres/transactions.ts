@@ -9,7 +9,7 @@ import { promoteKey } from "../sql/slim.js";
 import type { Step } from "../sql/statement.js";
 import { type Database, type Notice, run } from "./driver.js";
 import { isOfOneItem, isPassing } from "./faults.js";
-import { newTransaction, type PostgresTransaction } from "./transaction.js";
+import { finished, newTransaction, type PostgresTransaction } from "./transaction.js";
 
 /** How often a transaction is carried out while others keep getting in its way. */
 const triesMax = 10;
@@ -53,7 +53,7 @@ export class Transactions {
   async once<Value>(operation: Operation<Value>): Promise<Value> {
     const { tx, value } = await this.#database.transaction(async (session, now) => {
       const begun = this.begin(now);
-      return { tx: begun, value: await run(session, operation(begun)) };
+      return { tx: begun, value: await run(session, finished(begun, operation)) };
     });
     this.after(tx);
     return value;
