@@ -11,7 +11,7 @@ import type { ServedRequest } from "../../client/telemetry.js";
 import { closing, freshRequestId, headOf, outgoing, refusalAnswer } from "./answers.js";
 import type { Backend } from "./backend.js";
 import type { Caller } from "./caller.js";
-import { callerOf, checkNeed, type OriginGuard } from "./guard.js";
+import { callerOf, checkNeed, knownCaller, type OriginGuard } from "./guard.js";
 import { type Incoming, incomingOf, type Outgoing, type Peer, responseOf } from "./incoming.js";
 import type { Limits } from "./limits.js";
 import { jsonSchemaOf, openApiDocument } from "./openapi.js";
@@ -135,8 +135,11 @@ async function serve(
 ): Promise<Answer> {
   const { backend, limits, guard } = options;
   guard?.check(request, isStream(request) ? "admin.stream" : route.needs);
-  const caller = options.caller ?? (await findCaller(options, route, request));
-  if (route.needs !== "nothing") await limits.request(caller);
+  // Where nobody has to be waited for, a request does not wait.
+  const found = options.caller ?? findCaller(options, route, request);
+  const caller = found instanceof Promise ? await found : found;
+  const counted = route.needs === "nothing" ? null : limits.request(caller);
+  if (counted !== null) await counted;
   checkNeed(caller, route.needs);
   return await route.handle({
     backend,
@@ -161,13 +164,17 @@ function isStream(request: Incoming): boolean {
   return request.search !== "" && new URLSearchParams(request.search).has("stream");
 }
 
-async function findCaller(
-  { backend, limits }: AppOptions,
+function findCaller(
+  options: AppOptions,
   route: Route,
   request: Incoming,
-): Promise<Caller> {
-  const { auth, tokens } = backend;
+): Caller | Promise<Caller> {
   if (route.needs === "nothing") return anonymous;
+  return knownCaller(request, options.backend.auth) ?? provenCaller(options, request);
+}
+
+async function provenCaller({ backend, limits }: AppOptions, request: Incoming): Promise<Caller> {
+  const { auth, tokens } = backend;
   try {
     return await callerOf(request, auth, tokens);
   } catch (error) {

@@ -12,6 +12,12 @@ import type { Tokens } from "./tokens.js";
 /** The holder of a certificate that cannot be read any more, because its connection has gone. */
 const nobody = "certificate-unknown";
 
+/** Who makes a request that needs no proof; `null` where there is one to look at, or one that is missing. */
+export function knownCaller(request: Incoming, auth: AuthMode): Caller | null {
+  if (auth !== "none" || request.header("authorization") !== null) return null;
+  return localCaller(request);
+}
+
 /** Finds out who makes a request. */
 export async function callerOf(request: Incoming, auth: AuthMode, tokens: Tokens): Promise<Caller> {
   const text = bearer(request.header("authorization"));
@@ -31,7 +37,7 @@ export async function callerOf(request: Incoming, auth: AuthMode, tokens: Tokens
   }
   switch (auth) {
     case "none":
-      return { id: `address:${request.peer.address}`, actor: "admin:local", capabilities: "all" };
+      return localCaller(request);
     case "mtls": {
       const { certificateName: name = "certificate", certificateHolder: holder = nobody } =
         request.peer;
@@ -40,6 +46,10 @@ export async function callerOf(request: Incoming, auth: AuthMode, tokens: Tokens
     case "token":
       throw unauthenticated("token_missing", "Send a token: Authorization: Bearer mr_….");
   }
+}
+
+function localCaller({ peer }: Incoming): Caller {
+  return { id: `address:${peer.address}`, actor: "admin:local", capabilities: "all" };
 }
 
 function bearer(header: string | null): string | null {

@@ -137,9 +137,10 @@ export class SocketRequest implements Incoming {
 /** Sends an answer over a socket. */
 export function send(response: ServerResponse, { status, headers, content }: Outgoing): void {
   if (typeof content === "string") {
-    const length = String(Buffer.byteLength(content));
-    response.writeHead(status, [...headers, "Content-Length", length]);
-    response.end(content);
+    const length = Buffer.byteLength(content);
+    response.writeHead(status, [...headers, "Content-Length", String(length)]);
+    // Text of as many bytes as characters is the same in both, and Latin-1 is written in less time.
+    response.end(content, length === content.length ? "latin1" : "utf8");
     return;
   }
   response.writeHead(status, [...headers]);

@@ -179,11 +179,14 @@ export async function listen(
   const app = appFor(port);
   let stopping: Promise<void> | undefined;
   refuseUnreadable(server, app);
+  // One for all answers, because every request would make another.
+  const onClose = () => {
+    if (stopping) server.closeIdleConnections();
+  };
   const sent = (response: ServerResponse, answer: Outgoing) => {
     send(response, answer);
     // A connection whose answer goes on while the server stops would then wait for further requests.
-    if (!response.writableFinished)
-      response.once("close", () => stopping && server.closeIdleConnections());
+    if (!response.writableFinished) response.on("close", onClose);
   };
   const serve = (message: IncomingMessage, response: ServerResponse) => {
     response.on("timeout", cutIfStuck);

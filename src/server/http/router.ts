@@ -25,21 +25,25 @@ const noParams = {};
 
 /** The routes of an app by method and path. */
 export class Router<Found> {
-  readonly #plain = new Map<string, Match<Found>>();
+  /** By method and then by path: to join the two for one map would make a text of every request. */
+  readonly #plain = new Map<string, Map<string, Match<Found>>>();
   readonly #entries = new Map<number, Entry<Found>[]>();
 
   /** Adds a route. Its path has parameters in braces. */
   add(method: string, path: string, found: Found): void {
     const parts = path.split("/").map(partOf);
     const isPlain = !parts.some(({ isParameter }) => isParameter);
-    if (isPlain) this.#plain.set(`${method} ${path}`, { found, params: noParams });
+    if (isPlain) {
+      const plain = this.#plain.get(method) ?? new Map<string, Match<Found>>();
+      this.#plain.set(method, plain.set(path, { found, params: noParams }));
+    }
     const alike = this.#entries.get(parts.length) ?? [];
     this.#entries.set(parts.length, [...alike, { method, parts, found }]);
   }
 
   /** The route of a request; one whose path has no parameters goes before one that has. */
   match(method: string, path: string): Match<Found> | undefined {
-    const plain = this.#plain.get(`${method} ${path}`);
+    const plain = this.#plain.get(method)?.get(path);
     if (plain !== undefined) return plain;
     const words = path.split("/");
     const entry = this.#alike(words).find((own) => own.method === method && fits(own, words));

@@ -43,6 +43,8 @@ export class Metrics {
   readonly #registry = new Registry();
   readonly #catalog: Catalog = createCatalog(this.#registry);
   readonly #routes = new LabelLimit("method", "route");
+  /** How many requests of each route were answered with each status, until somebody asks: counting here costs less. */
+  readonly #answered = new Map<Record<"method" | "route", string>, Map<number, number>>();
   readonly #reader: FeedReader;
   readonly #gauges: StoreGauges;
   /** How old the newest event was when it was counted. */
@@ -92,6 +94,7 @@ export class Metrics {
   /** All metrics as Prometheus reads them. Answers also while the store does not. */
   async text(): Promise<string> {
     this.#catalog.feedDelay.set(this.#delayMs / 1_000);
+    this.#countAnswered();
     await this.#gauges.refresh();
     return this.#registry.metrics();
   }
@@ -99,7 +102,17 @@ export class Metrics {
   /** Counts a request that was answered. */
   observeRequest({ method, route, status, durationMs }: ObservedRequest): void {
     const labels = this.#routes.of(method, route);
-    this.#catalog.requests.inc({ ...labels, status: String(status) });
+    const counts = this.#answered.get(labels) ?? new Map<number, number>();
+    if (counts.size === 0) this.#answered.set(labels, counts);
+    counts.set(status, (counts.get(status) ?? 0) + 1);
     this.#catalog.requestDuration.observe(labels, durationMs / 1_000);
+  }
+
+  /** Adds what was answered since the last time. */
+  #countAnswered(): void {
+    for (const [labels, counts] of this.#answered)
+      for (const [status, count] of counts)
+        this.#catalog.requests.inc({ ...labels, status: String(status) }, count);
+    this.#answered.clear();
   }
 }
