@@ -3,20 +3,20 @@
  */
 import type { SqlValue, Step } from "../sql/statement.js";
 
-/** How many rows go into one statement. */
-const chunkSize = 10;
+/** How many rows go into one statement: the largest number that is still to come, so that few rows take few statements, too. */
+export const chunkSizes = [32, 16, 8, 4, 2, 1] as const;
 
 /** Makes an insert of one row, which ends with its values, one of any number of them, given one after the other. */
 export function insertMany(one: string): (values: readonly SqlValue[]) => Step<void> {
   const row = one.slice(one.lastIndexOf("("));
-  const many = one + `,${row}`.repeat(chunkSize - 1);
   const width = row.split("?").length - 1;
+  const inserts = chunkSizes.map((size) => ({
+    sql: one + `,${row}`.repeat(size - 1),
+    length: width * size,
+  }));
   return function* (values) {
     let start = 0;
-    for (const [sql, length] of [
-      [many, width * chunkSize],
-      [one, width],
-    ] as const) {
+    for (const { sql, length } of inserts) {
       for (; values.length - start >= length; start += length)
         yield { sql, values: values.slice(start, start + length) };
     }

@@ -8,9 +8,7 @@ import type { PlainCreate } from "../sql/plain.js";
 import { creationColumns } from "../sql/rows.js";
 import { int, type SqlValue, type Step } from "../sql/statement.js";
 import type { Transaction } from "../sql/transaction.js";
-
-/** How many jobs go into one statement. */
-const chunkSize = 10;
+import { chunkSizes } from "./insert.js";
 
 const row = "(?,?,?,?,?,?,?,?,?,?,'pending',?,?)";
 
@@ -23,13 +21,13 @@ const insertReady = `INSERT INTO ready
   SELECT n, id, lane, -priority, run_at, 'pending', 1, 1, 0, 0, deadline, created_at, 0
   FROM jobs WHERE n > ? AND n <= ?`;
 
-/** The statement for a number of jobs at once. A job whose id is taken is not inserted. */
-function statement(rows: number): string {
+/** The statements for numbers of jobs at once, the largest first. A job whose id is taken is not inserted. */
+const inserts = chunkSizes.map((size) => ({ size, sql: insertOf(size) }));
+const one = insertOf(1);
+
+function insertOf(rows: number): string {
   return `${insertJobs}${new Array<string>(rows).fill(row).join(",")} ON CONFLICT (id) DO NOTHING`;
 }
-
-const many = statement(chunkSize);
-const one = statement(1);
 
 /** Creates plain jobs; one whose id is taken is left out and told so. */
 export function* createPlain(
@@ -39,15 +37,14 @@ export function* createPlain(
   const outcomes: AppendOutcome[] = [];
   const before = tx.seq;
   const isSafe = !(yield* holdsOfEnded(tx));
-  for (let start = 0; start < items.length; ) {
-    const size = isSafe && items.length - start >= chunkSize ? chunkSize : 1;
-    const chunk = size === items.length ? items : items.slice(start, start + size);
-    start += size;
-    if (isSafe && (yield* insert(tx, chunk, size === 1 ? one : many))) {
-      for (let index = 0; index < size; index++) outcomes.push(appended);
-      continue;
+  let start = 0;
+  for (const { size, sql } of inserts) {
+    for (; items.length - start >= size; start += size) {
+      const chunk = size === items.length ? items : items.slice(start, start + size);
+      if (isSafe && (yield* insert(tx, chunk, sql)))
+        for (let index = 0; index < size; index++) outcomes.push(appended);
+      else for (const item of chunk) outcomes.push(yield* createOne(tx, item));
     }
-    for (const item of chunk) outcomes.push(yield* createOne(tx, item));
   }
   if (tx.seq > before) {
     yield { sql: insertReady, values: [before, tx.seq] };
