@@ -45,6 +45,8 @@ interface Stage {
 }
 
 const packageName = "bullmq";
+/** What BullMQ talks to Redis with; its newer versions do not bring it along. */
+const clientName = "ioredis";
 const queueName = "bench";
 /** With more, and with fewer, it drains more slowly. */
 const concurrency = 100;
@@ -52,12 +54,14 @@ const concurrency = 100;
 /** BullMQ, if its package and a Redis server are installed. */
 export async function findBullmq(sync: RedisSync): Promise<Peer> {
   const bullmq = await importIfInstalled<Bullmq>(packageName);
+  const client = await importIfInstalled(clientName);
   const binary = findRedisServer();
   const missing = [
     ...(bullmq === null ? ["the package bullmq is not installed"] : []),
+    ...(client === null ? ["the package ioredis is not installed"] : []),
     ...(binary === null ? ["no redis-server is on the PATH"] : []),
   ];
-  if (bullmq === null || binary === null) {
+  if (bullmq === null || client === null || binary === null) {
     return { system: "bullmq", present: false, reason: missing.join(", and ") };
   }
   let address: Promise<RedisAddress> | undefined;
