@@ -6,11 +6,12 @@ import { inject, onTestFinished } from "vitest";
 import { type PostgresServer, startPostgres } from "../../scripts/postgres-server.js";
 import { offeredUrl } from "./shared-server.js";
 
+/** The superuser's URL of a server that outlives the run, where somebody gave one. */
+const given = process.env.MILLRACE_TEST_POSTGRES_URL ?? "";
+
 /** The superuser's URL of the server that all tests of the run share. */
 export async function sharedPostgresUrl(): Promise<string> {
-  const given = process.env.MILLRACE_TEST_POSTGRES_URL;
-  if (given !== undefined && given !== "") return given;
-  return offeredUrl(inject("postgresPort"));
+  return given === "" ? offeredUrl(inject("postgresPort")) : given;
 }
 
 /** Runs statements on a connection of their own, and gives the rows of the last one. */
@@ -65,19 +66,16 @@ export async function freshSchema(): Promise<FreshSchema> {
   return { url, schema, storeUrl: store.href };
 }
 
-/** The URL of an empty database of its own on the shared server; it is dropped after the test. */
+/**
+ * The URL of an empty database of its own on the shared server. To drop it forces a checkpoint of all that the other tests
+ * wrote, which takes many seconds on a slow disk, so that it goes with the server unless that is somebody's.
+ */
 export async function freshDatabase(): Promise<string> {
   const url = await sharedPostgresUrl();
   const database = `test_${randomUUID().replaceAll("-", "")}`;
-  const [server] = await execute(
-    url,
-    "SELECT current_setting('server_version_num')::int AS version",
-  );
-  // The quicker way for a small database, which versions before 15 have as the only one.
-  const strategy = (server as { version: number }).version >= 150_000 ? "STRATEGY file_copy" : "";
-  await execute(url, `CREATE DATABASE ${database} ${strategy}`);
+  await execute(url, `CREATE DATABASE ${database}`);
   onTestFinished(async () => {
-    await execute(url, `DROP DATABASE ${database} WITH (FORCE)`);
+    if (given !== "") await execute(url, `DROP DATABASE ${database} WITH (FORCE)`);
   });
   const own = new URL(url);
   own.pathname = `/${database}`;

@@ -56,8 +56,8 @@ export async function loadDriver(where: string): Promise<PgModule> {
 /** The oid of bigint, which the driver gives as text unless it is told otherwise. */
 const bigintOid = 20;
 
-/** The most time that a transaction of ours waits for a lock that somebody else holds. */
-const lockTimeoutMs = 2_000;
+/** The most time that a transaction of ours waits for a lock that somebody else holds: longer than a disk that stalls. */
+const lockTimeoutMs = 5_000;
 
 export class Database {
   readonly #address: Address;
