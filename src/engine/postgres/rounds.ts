@@ -19,7 +19,8 @@ const eventOfRound = `u.name, u.version, u.run, u.tries, u.state, u.previous,
 
 /** The events of some jobs that stand in rounds, with `job` and `seq`. `places` gives jobs and their rounds. */
 function eventsIn(places: string): string {
-  return `SELECT job, u.seq + place - 1 AS seq, ${eventOfRound} FROM (${places}) AS p JOIN rounds u ON u.seq = p.round,
+  return `SELECT job, u.seq + place - 1 AS seq, ${eventOfRound} FROM (${places}) AS p,
+    LATERAL (SELECT * FROM rounds WHERE seq = p.round OFFSET 0) AS u,
     LATERAL (SELECT array_position(u.jobs, p.job) AS place) AS a WHERE place IS NOT NULL`;
 }
 
