@@ -15,7 +15,7 @@ const busyTimeoutMs = 10_000;
 
 /** After how many pages the write-ahead log is copied into the file, and the size to which it is then cut. */
 const checkpointPages = 4_000;
-const walBytesMax = 64 * 1024 * 1024;
+export const walBytesMax = 64 * 1024 * 1024;
 
 /** A small cache is the fast one: each commit walks all of it, and the file system has a cache of its own. */
 const storeCacheKibibytes = 4_096;

@@ -11,6 +11,7 @@ import { type Connection, type FileKind, openReader, openWriter } from "./driver
 import { createEventIds } from "./event-ids.js";
 import { faultOf, isOfOneItem } from "./faults.js";
 import { readHead } from "./feed.js";
+import { LogRoom } from "./log-room.js";
 import {
   type ItemReply,
   type Operation,
@@ -42,6 +43,7 @@ const eventId = createEventIds();
 let connection: Connection;
 let skills: Skills<Operation, Operation>;
 let bells: { readonly ready: number; readonly ended: number } | null = null;
+let room: LogRoom | null = null;
 
 /** Opens the file and answers requests until the thread is told to close. */
 export function serve<Write extends Operation, Read extends Operation>(
@@ -56,6 +58,8 @@ export function serve<Write extends Operation, Read extends Operation>(
         ready: openSync(wakePath(path, "ready"), "w"),
         ended: openSync(wakePath(path, "ended"), "w"),
       };
+    // A projection's commits do not wait for the disk.
+    if (role === "writer" && given.fileKind === "store") room = new LogRoom(path);
     port?.postMessage({ id: 0, replies: [{ answer: null }], woke: null } satisfies Response);
     port?.on("message", listen);
   } catch (error) {
@@ -78,13 +82,18 @@ let answeredAt = Number.NEGATIVE_INFINITY;
 /**
  * Answers a request, and those that follow closely. To wake a sleeping thread takes as long as half a commit, which
  * whoever writes one thing after the other would pay each time. So the thread stays awake for a moment, but only where
- * the last request came soon, too, and was about one thing: what many ask for is better gathered.
+ * the last request came soon, too, and was about one thing: what many ask for is better gathered. Whoever writes in a
+ * row is answered before the bells are rung, and a lone write rings them first.
  */
 function listen(first: Asked): void {
   let asked: Asked | undefined = first;
   let isFollowing = performance.now() - answeredAt < 2 * lookoutMs;
   while (asked !== undefined && asked !== "close") {
-    port?.postMessage(respond(asked));
+    const response = respond(asked);
+    if (!isFollowing) ring(response.woke);
+    port?.postMessage(response);
+    if (isFollowing) ring(response.woke);
+    if ("writes" in asked) room?.keep(connection);
     answeredAt = performance.now();
     asked = isFollowing && isLone(asked) ? nextWithin(lookoutMs) : undefined;
     isFollowing = true;
@@ -109,6 +118,7 @@ function nextWithin(ms: number): Asked | undefined {
 }
 
 function close(): void {
+  room?.close();
   connection.close();
   if (bells) {
     closeSync(bells.ready);
@@ -127,7 +137,6 @@ function respond(request: Request<Operation, Operation>): Response {
   const together = guard(() => commit(request.now, request.writes));
   if ("answer" in together) {
     const { answers, woke } = together.answer as Committed;
-    ring(woke);
     return { id: request.id, replies: answers.map((answer) => ({ answer })), woke };
   }
   if (!isOfOneItem(together.fault)) {
@@ -204,7 +213,6 @@ function commitApart(
     }
     return { items };
   });
-  ring(woke);
   return { replies, woke };
 }
 
@@ -217,8 +225,8 @@ function guard(work: () => unknown): ItemReply {
 }
 
 /** Touches the files that other processes watch. A bell that cannot be rung is a hint lost, no more. */
-function ring(woke: Woke): void {
-  if (!bells) return;
+function ring(woke: Woke | null): void {
+  if (!bells || !woke) return;
   try {
     if (woke.ready || woke.cancel) writeSync(bells.ready, "!", 0);
     if (woke.ended) writeSync(bells.ended, "!", 0);

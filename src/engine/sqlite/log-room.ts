@@ -1,0 +1,63 @@
+/**
+ * Room in the write-ahead log. A commit that makes the file longer waits for the file system to note its new length,
+ * which takes about as long as the commit itself. So the log is made longer ahead of time, many commits at once. What
+ * lies behind the last commit is nothing to SQLite, which looks at checksums.
+ */
+import { closeSync, fdatasync, fstatSync, ftruncateSync, openSync, writeSync } from "node:fs";
+import { type Connection, walBytesMax } from "./driver.js";
+
+/** A log that ends at a multiple of this has room, and one that ends elsewhere has outgrown it. */
+const roomBytes = 1024 * 1024;
+
+const nothing = new Uint8Array(roomBytes);
+
+export class LogRoom {
+  readonly #path: string;
+  #file: number | null = null;
+
+  /** `path` is that of the store. */
+  constructor(path: string) {
+    this.#path = `${path}-wal`;
+  }
+
+  /** Makes room if there is none, after a commit and outside of transactions. It is for speed alone, so that no fault counts. */
+  keep(connection: Connection): void {
+    try {
+      this.#file ??= openSync(this.#path, "r+");
+      const file = this.#file;
+      if (!needsRoom(file)) return;
+      // Nobody else writes to the log meanwhile, nor begins it anew.
+      connection.exec("BEGIN IMMEDIATE");
+      try {
+        fill(file);
+      } finally {
+        connection.exec("ROLLBACK");
+      }
+      fdatasync(file, () => {});
+    } catch {
+      return;
+    }
+  }
+
+  close(): void {
+    if (this.#file !== null) closeSync(this.#file);
+    this.#file = null;
+  }
+}
+
+function needsRoom(file: number): boolean {
+  const { size } = fstatSync(file);
+  return size % roomBytes > 0 && size < walBytesMax;
+}
+
+function fill(file: number): void {
+  const { size } = fstatSync(file);
+  const missing = roomBytes - (size % roomBytes);
+  try {
+    for (let written = 0; written < missing; )
+      written += writeSync(file, nothing, 0, missing - written, size + written);
+  } catch (error) {
+    ftruncateSync(file, size);
+    throw error;
+  }
+}
