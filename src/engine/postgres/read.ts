@@ -20,7 +20,7 @@ const selectHeads = `SELECT j.n, ${headColumns}, ${createdColumns} FROM jobs j J
 /** Reads the logs of jobs, in the order of the ids; `null` for one that does not exist. */
 export function* readLogs(ids: readonly string[]): Step<readonly (JobLog | null)[]> {
   if (ids.length === 0) return [];
-  const rows = yield { sql: selectHeads, values: [list(ids)] };
+  const rows = yield { sql: selectHeads, values: [list(ids)], planned: true };
   const logs = yield* readLaterOf(rows.map((row) => int(row, "n")));
   const found = new Map<string, JobLog>();
   for (const row of rows) {
@@ -39,7 +39,7 @@ export function* readLaterOf(numbers: readonly number[]): Step<Map<number, Event
   const logs = new Map<number, EventValues[]>();
   if (numbers.length === 0) return logs;
   const jobs = list(numbers);
-  const rows = yield { sql: selectEvents, values: [jobs, jobs] };
+  const rows = yield { sql: selectEvents, values: [jobs, jobs], planned: true };
   for (const row of rows) {
     const n = int(row, "job");
     const log = logs.get(n) ?? [];

@@ -29,7 +29,7 @@ export const eventsInRounds = eventsIn(`
   SELECT w.job, p.round FROM unnest(${array("bigint")}) AS w (job), LATERAL (
     SELECT started AS round FROM ended WHERE n = w.job
     UNION SELECT finished FROM ended WHERE n = w.job
-    UNION SELECT l.started FROM jobs j JOIN leases l ON l.id = j.id WHERE j.n = w.job
+    UNION SELECT (SELECT started FROM leases WHERE id = j.id) FROM jobs j WHERE j.n = w.job
     UNION SELECT round FROM rounds_of_job WHERE job = w.job
   ) AS p WHERE p.round IS NOT NULL`);
 
@@ -58,13 +58,13 @@ export function eventsOfRounds(condition: string): string {
 const gone = "0::bigint";
 
 const keepOfLease = `INSERT INTO rounds_of_job (job, round)
-  SELECT n, started FROM leases WHERE id = ? AND started IS NOT NULL ON CONFLICT DO NOTHING`;
+  SELECT n, started FROM leases WHERE id = ? AND started IS NOT NULL FOR UPDATE ON CONFLICT DO NOTHING`;
 
 const keepOfEnd = `INSERT INTO rounds_of_job (job, round)
   SELECT n, p.round FROM ended, LATERAL (VALUES (started), (finished)) AS p (round)
   WHERE n = ? AND p.round IS NOT NULL ON CONFLICT DO NOTHING`;
 
-/** Remembers the rounds that a lease names, which is about to go. */
+/** Remembers the rounds that a lease names, which is about to go. It is locked first, as by all who take it away. */
 export function* keepRoundsOfLease(id: string): Step<void> {
   yield { sql: keepOfLease, values: [id], silent: true };
 }
