@@ -18,7 +18,7 @@ export const postgresDialect: Omit<Dialect, "removeLog"> = {
     yield { sql: insertEvent, values: [n, ...values], silent: true };
   },
   *insertJob(_, values) {
-    const [row] = yield { sql: insertJob, values };
+    const [row] = yield { sql: insertJob, values, planned: true };
     return Number(row?.n);
   },
   *readLater(n) {
@@ -37,9 +37,11 @@ export const postgresDialect: Omit<Dialect, "removeLog"> = {
       sql: `INSERT INTO keys (hash, service, type, key, max_active, max_queued, when_full, takeovers)
         VALUES (?, '', '', '', 0, 0, '', 0) ON CONFLICT (hash) DO NOTHING`,
       values: [hash],
+      planned: true,
       silent: true,
     };
-    yield { sql: "SELECT hash FROM keys WHERE hash = ? FOR UPDATE", values: [hash] };
+    const sql = "SELECT hash FROM keys WHERE hash = ? FOR UPDATE";
+    yield { sql, values: [hash], planned: true, silent: true };
   },
   *lockRecord(id) {
     // A record that is not there cannot be locked, so one that has run out stands in for it.

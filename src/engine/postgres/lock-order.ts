@@ -5,6 +5,7 @@
 import type { Change } from "../engine.js";
 import { arrays, type Step } from "../sql/statement.js";
 import { array, list } from "./text.js";
+import type { PostgresTransaction } from "./transaction.js";
 
 const selectKeys = `SELECT DISTINCT key_hash FROM jobs WHERE id = ANY(${array("text")}) AND key_hash IS NOT NULL`;
 
@@ -17,7 +18,7 @@ const insertKeys = `INSERT INTO keys (hash, service, type, key, max_active, max_
 const lockKeys = `SELECT hash FROM keys WHERE hash = ANY(${array("text")}) ORDER BY hash FOR UPDATE`;
 
 /** Locks records first, then keys, each in the order of their names. */
-export function* lockInOrder(changes: readonly Change[]): Step<void> {
+export function* lockInOrder(tx: PostgresTransaction, changes: readonly Change[]): Step<void> {
   const records = new Set<string>();
   const keys = new Set<string>();
   const jobs: string[] = [];
@@ -32,10 +33,11 @@ export function* lockInOrder(changes: readonly Change[]): Step<void> {
   }
   if (records.size > 0) yield* makeAndLock(insertRecords, lockRecords, records);
   if (keys.size > 0) yield* makeAndLock(insertKeys, lockKeys, keys);
+  for (const key of keys) tx.locked.add(key);
 }
 
 function* makeAndLock(insert: string, lock: string, names: ReadonlySet<string>): Step<void> {
   const values = [list([...names].sort())];
-  yield { sql: insert, values };
-  yield { sql: lock, values };
+  yield { sql: insert, values, silent: true };
+  yield { sql: lock, values, silent: true };
 }

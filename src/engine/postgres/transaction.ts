@@ -9,6 +9,8 @@ import { leaveRounds } from "./rounds.js";
 
 /** What operations of one transaction share, and what is left to do after it. */
 export interface PostgresTransaction extends Transaction {
+  /** Keys that this transaction has locked, which is until its end. */
+  readonly locked: Set<string>;
   /** Keys that another transaction had locked: their next jobs are let in afterwards. */
   readonly late: Set<string>;
   /** The numbers of jobs that were removed, which leave their rounds at the end. */
@@ -26,14 +28,20 @@ export interface TransactionParts {
 export function newTransaction(parts: TransactionParts): PostgresTransaction {
   const woke = { ready: false, ended: false, cancel: false };
   const removed: number[] = [];
+  const locked = new Set<string>();
   const dialect: Dialect = {
     ...postgresDialect,
+    *lockKey(hash) {
+      if (locked.has(hash)) return;
+      yield* postgresDialect.lockKey(hash);
+      locked.add(hash);
+    },
     *removeLog(n) {
       yield* removeEvents(n);
       removed.push(n);
     },
   };
-  return { ...parts, dialect, seq: 0, woke, late: new Set(), removed };
+  return { ...parts, dialect, seq: 0, woke, locked, late: new Set(), removed };
 }
 
 /** Carries out an operation, and then what it has left for the end of its transaction. */

@@ -306,7 +306,7 @@ function* eachInOrder(
   changes: readonly Change[],
   perform: Perform<Change, AppendOutcome>,
 ): Step<readonly AppendOutcome[]> {
-  yield* lockInOrder(changes);
+  yield* lockInOrder(tx, changes);
   return yield* each(tx, changes, perform);
 }
 

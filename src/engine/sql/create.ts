@@ -63,6 +63,7 @@ export function* isTaken(tx: Transaction, id: string): Step<boolean> {
     sql: `SELECT id FROM jobs WHERE id = ?
       UNION ALL SELECT job FROM slots WHERE job = ? AND until IS NOT NULL AND until > ?`,
     values: [id, id, tx.now],
+    planned: true,
   };
   return taken.length > 0;
 }
@@ -132,7 +133,7 @@ function* storeWide(
     body,
   ]);
   for (const tag of new Set(job.tags))
-    yield { sql: "INSERT INTO tags (tag, n) VALUES (?,?)", values: [tag, n] };
+    yield { sql: "INSERT INTO tags (tag, n) VALUES (?,?)", values: [tag, n], silent: true };
   if (job.blockers) yield* storeBlockers(n, job.blockers);
   return { n, lane };
 }
@@ -176,6 +177,7 @@ function* admitToKey(tx: Transaction, policy: JobKeyPolicy): Step<Admission> {
     sql: `SELECT (SELECT count(*) FROM (SELECT 1 FROM slots WHERE scope = ? AND (until IS NULL OR until > ?) LIMIT ?) AS held) AS active,
       (SELECT count(*) FROM (SELECT 1 FROM waiting WHERE key = ? LIMIT ?) AS line) AS queued`,
     values: [keyScope(policy.hash), tx.now, limit, policy.hash, limit],
+    planned: true,
   };
   const active = row ? int(row, "active") : 0;
   const occupied = active + (row ? int(row, "queued") : 0);
@@ -268,5 +270,7 @@ export function* recordKey(
       JSON.stringify(outcome),
       tx.now,
     ],
+    planned: true,
+    silent: true,
   };
 }

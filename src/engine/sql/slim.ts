@@ -119,13 +119,13 @@ export function* placeSlim(tx: Transaction, slim: Slim): Step<void> {
   tx.woke.ready = true;
   if (slim.runAt > tx.now) return yield* wait(slim, "due");
   if (slim.key === null) {
-    yield { sql: insertReady, values: slimValues(slim) };
+    yield lineUp(slim);
     return;
   }
   yield* tx.dialect.lockKey(slim.key);
   if (!(yield* nextOfKey(tx, slim.key)) && (yield* hasFreeSlot(tx, slim))) {
     yield takeSlot(keyScope(slim.key), slim.id, slim.token + 1);
-    yield { sql: insertReady, values: slimValues(slim) };
+    yield lineUp(slim);
     return;
   }
   yield* wait(slim, "key");
@@ -134,7 +134,12 @@ export function* placeSlim(tx: Transaction, slim: Slim): Step<void> {
 
 /** Lets a job wait. */
 export function* wait(slim: Slim, cause: WaitCause): Step<void> {
-  yield { sql: insertWaiting, values: [...slimValues(slim), cause] };
+  yield { sql: insertWaiting, values: [...slimValues(slim), cause], planned: true, silent: true };
+}
+
+/** Makes a job claimable. */
+function lineUp(slim: Slim): Statement {
+  return { sql: insertReady, values: slimValues(slim), planned: true, silent: true };
 }
 
 /** Whether the key of a job has a slot for it. */
@@ -148,6 +153,7 @@ export function* slotsTaken(scope: string, now: number, atMost: number): Step<nu
   const [row] = yield {
     sql: "SELECT count(*) AS taken FROM (SELECT 1 FROM slots WHERE scope = ? AND (until IS NULL OR until > ?) LIMIT ?) AS held",
     values: [scope, now, atMost],
+    planned: true,
   };
   return row ? int(row, "taken") : 0;
 }
@@ -158,6 +164,8 @@ export function takeSlot(scope: string, id: string, token: number): Statement {
     sql: `INSERT INTO slots (scope, job, token, until) VALUES (?,?,?,NULL)
       ON CONFLICT (scope, job, token) DO UPDATE SET until = NULL`,
     values: [scope, id, token],
+    planned: true,
+    silent: true,
   };
 }
 
@@ -188,7 +196,7 @@ export function* promoteKey(tx: Transaction, key: string): Step<void> {
     };
     if (!taken) continue;
     yield takeSlot(keyScope(key), slim.id, slim.token + 1);
-    yield { sql: insertReady, values: slimValues(slim) };
+    yield lineUp(slim);
     tx.woke.ready = true;
   }
 }
@@ -199,6 +207,7 @@ function* nextOfKey(tx: Transaction, key: string): Step<Slim | null> {
     sql: `SELECT ${slimColumns} FROM waiting WHERE key = ? AND (cause = 'key' OR (cause = 'due' AND run_at <= ?))
       ORDER BY rank, run_at, id LIMIT 1`,
     values: [key, tx.now],
+    planned: true,
   };
   return row ? slimFromRow(row) : null;
 }
@@ -217,7 +226,7 @@ export function* promoteDue(tx: Transaction, lane: number): Step<void> {
     if (slim.key !== null) yield* promoteLate(tx, slim, slim.key);
     else {
       yield { sql: "DELETE FROM waiting WHERE n = ?", values: [slim.n] };
-      yield { sql: insertReady, values: slimValues(slim) };
+      yield lineUp(slim);
     }
     tx.woke.ready = true;
   }
