@@ -25,20 +25,23 @@ it("is made only while nobody else can write", () => {
   const path = freshPath();
   const connection = openWriter(path);
   connection.run(statement("PRAGMA busy_timeout = 1"));
-  const room = new LogRoom(path);
+  const [held, free] = [new LogRoom(path), new LogRoom(path)];
   const other = new Database(path);
   onTestFinished(() => {
-    room.close();
+    held.close();
+    free.close();
     other.close();
     connection.close();
   });
   const before = statSync(`${path}-wal`).size;
   expect(before % roomBytes).toBeGreaterThan(0);
   other.exec("BEGIN IMMEDIATE");
-  room.keep(connection);
+  held.keep(connection);
   expect(statSync(`${path}-wal`).size).toBe(before);
   other.exec("ROLLBACK");
-  room.keep(connection);
+  held.keep(connection);
+  expect(statSync(`${path}-wal`).size, "what stood against it is met once").toBe(before);
+  free.keep(connection);
   expect(statSync(`${path}-wal`).size).toBe(roomBytes);
 });
 

@@ -14,14 +14,19 @@ const nothing = new Uint8Array(roomBytes);
 export class LogRoom {
   readonly #path: string;
   #file: number | null = null;
+  #hasGivenUp = false;
 
   /** `path` is that of the store. */
   constructor(path: string) {
     this.#path = `${path}-wal`;
   }
 
-  /** Makes room if there is none, after a commit and outside of transactions. It is for speed alone, so that no fault counts. */
+  /**
+   * Makes room if there is none, after a commit and outside of transactions. It is for speed alone: whatever stands against
+   * it, a full disk or somebody who holds the file for long, is met once.
+   */
   keep(connection: Connection): void {
+    if (this.#hasGivenUp) return;
     try {
       this.#file ??= openSync(this.#path, "r+");
       const file = this.#file;
@@ -35,7 +40,7 @@ export class LogRoom {
       }
       fdatasync(file, () => {});
     } catch {
-      return;
+      this.#hasGivenUp = true;
     }
   }
 
