@@ -182,4 +182,5 @@ export const migrations: readonly string[] = [
   -- The rounds of jobs whose lease or end named them and is gone.
   CREATE TABLE rounds_of_job (job bigint NOT NULL, round bigint NOT NULL, PRIMARY KEY (job, round));
   `,
+  "-- Creations leave out what is implied, which earlier versions do not fill in.",
 ];

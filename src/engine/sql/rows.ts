@@ -100,18 +100,21 @@ function completedBody(event: EventOf<"completed">): string {
   });
 }
 
-/** The members of a `created` event that have no column, named one by one because this is the hottest path. */
+/**
+ * The members of a `created` event that have no column, named one by one because this is the hottest path. What is implied
+ * is left out: most creations say little more than their payload.
+ */
 export function createdBody(event: EventOf<"created">): string {
   return JSON.stringify({
-    typeVersion: event.typeVersion,
-    queue: event.queue,
     payload: event.payload,
-    maxTries: event.maxTries,
-    priority: event.priority,
-    runAt: event.runAt,
-    deadLetter: event.deadLetter,
-    tags: event.tags,
-    blockers: event.blockers,
+    typeVersion: unless(event.typeVersion, implied.typeVersion),
+    queue: unless(event.queue, event.type),
+    maxTries: unless(event.maxTries, implied.maxTries),
+    priority: unless(event.priority, implied.priority),
+    runAt: unless(event.runAt, event.at),
+    deadLetter: unless(event.deadLetter, implied.deadLetter),
+    tags: event.tags.length > 0 ? event.tags : undefined,
+    blockers: event.blockers.length > 0 ? event.blockers : undefined,
     deadline: event.deadline,
     key: event.key,
     policy: event.policy,
@@ -122,6 +125,28 @@ export function createdBody(event: EventOf<"created">): string {
     signature: event.signature,
     secret: event.secret,
   });
+}
+
+/**
+ * What a creation that does not say it means, besides the queue of its type's name and the time of its creation. Stored
+ * rows rely on these values for ever, whatever becomes of the defaults of jobs.
+ */
+const implied = { typeVersion: 1, maxTries: 5, priority: 0, deadLetter: true } as const;
+
+function unless<Value>(value: Value, impliedValue: Value): Value | undefined {
+  return value === impliedValue ? undefined : value;
+}
+
+/** Says what a creation leaves out. */
+function fillIn(event: Record<string, unknown>, head: JobHead): void {
+  event.typeVersion ??= implied.typeVersion;
+  event.queue ??= head.type;
+  event.maxTries ??= implied.maxTries;
+  event.priority ??= implied.priority;
+  event.runAt ??= event.at;
+  event.deadLetter ??= implied.deadLetter;
+  event.tags ??= [];
+  event.blockers ??= [];
 }
 
 /** What a job's own row says of all its events. */
@@ -221,6 +246,7 @@ export function eventFrom(head: JobHead | null, values: EventValues): JobEvent {
     event.service = head.service;
     event.type = head.type;
     event.context = head.context;
+    if (event.name === "created") fillIn(event, head);
   }
   return event as unknown as JobEvent;
 }

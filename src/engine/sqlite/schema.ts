@@ -142,6 +142,7 @@ export const migrations: readonly string[] = [
   ALTER TABLE events DROP COLUMN context;
   CREATE INDEX events_of_job ON events (job, seq);
   `,
+  "-- Creations leave out what is implied, which earlier versions do not fill in.",
 ];
 
 /** What a projection has besides: whose it is and how far it has come, and the jobs that wait for a ticket. */
