@@ -1,7 +1,9 @@
 /* Counts the syncs of write-ahead logs: loaded before the C library (LD_PRELOAD), it appends one byte
- * to the file that FSYNC_COUNTER names after every fsync or fdatasync of a file that ends in "-wal". */
+ * to the file that FSYNC_COUNTER names after every fsync or fdatasync of a file that ends in "-wal". Where FDATASYNC_FAILS
+ * is set, every fdatasync fails as on a broken disk. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +32,10 @@ int fsync(int fd) {
 }
 
 int fdatasync(int fd) {
+  if (getenv("FDATASYNC_FAILS") != NULL) {
+    errno = EIO;
+    return -1;
+  }
   int (*real)(int) = (int (*)(int))dlsym(RTLD_NEXT, "fdatasync");
   int result = real(fd);
   if (result == 0) count(fd);

@@ -19,11 +19,7 @@ const syncsPerRun = 3;
 it("syncs before every acknowledgement, and once for many at a time", {
   timeout: 60_000,
 }, async () => {
-  const folder = await mkdtemp(join(tmpdir(), "millrace-fsync-"));
-  onTestFinished(() => rm(folder, { recursive: true, force: true }));
-  const library = join(folder, "fsync-counter.so");
-  const source = fileURLToPath(new URL("./fsync-counter.c", import.meta.url));
-  execFileSync("cc", ["-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"]);
+  const { folder, library } = await syncLibrary();
   const counter = join(folder, "syncs");
   const url = `file:${join(folder, "jobs.db")}`;
   const counts = [creates, together, runs].map(String);
@@ -42,6 +38,27 @@ it("syncs before every acknowledgement, and once for many at a time", {
   expect(report.runs).toHaveLength(runs);
   expect(withFewerSyncs(report.runs, syncsPerRun)).toEqual([]);
 });
+
+it("acknowledges nothing after the disk has failed to sync", { timeout: 60_000 }, async () => {
+  const { folder, library } = await syncLibrary();
+  const child = startChild("./failing-sync.ts", [`file:${join(folder, "jobs.db")}`], {
+    environment: { LD_PRELOAD: library, FDATASYNC_FAILS: "1" },
+  });
+  const { code, lines, errors } = await child.ended;
+  expect({ code, errors }).toEqual({ code: 0, errors: "" });
+  const failed = { tag: "StoreFailed", message: expect.stringContaining("Check the disk") };
+  expect(JSON.parse(lines[0] ?? "")).toEqual([failed, failed]);
+});
+
+/** The library that stands between a process and its syncs, in a folder of its own. */
+async function syncLibrary(): Promise<{ readonly folder: string; readonly library: string }> {
+  const folder = await mkdtemp(join(tmpdir(), "millrace-fsync-"));
+  onTestFinished(() => rm(folder, { recursive: true, force: true }));
+  const library = join(folder, "fsync-counter.so");
+  const source = fileURLToPath(new URL("./fsync-counter.c", import.meta.url));
+  execFileSync("cc", ["-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"]);
+  return { folder, library };
+}
 
 function withFewerSyncs(calls: readonly SyncedCall[], least: number): readonly SyncedCall[] {
   return calls.filter(({ before, after }) => after - before < least);

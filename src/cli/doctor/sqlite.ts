@@ -43,7 +43,7 @@ function fileFindings(path: string): readonly Finding[] {
       schemaFinding(Number(database.pragma("user_version", { simple: true })), migrations.length),
       integrityFinding(String(database.pragma("quick_check(1)", { simple: true }))),
       walFinding(path),
-      ok("durability", "Every commit is fsynced (synchronous=FULL)."),
+      ok("durability", "What is acknowledged has been fsynced."),
     ];
   } catch (error) {
     return [failed("store", messageOf(error), "Restore the file from a backup.")];

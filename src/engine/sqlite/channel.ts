@@ -5,11 +5,12 @@ import { Worker } from "node:worker_threads";
 import { type BatchAnswer, Batcher } from "../batching.js";
 import { type AppendOutcome, batchMax } from "../engine.js";
 import { storeError } from "./faults.js";
+import { pack, unpackReplies } from "./packing.js";
 import {
   type Operation,
   type Reply,
-  type Request,
   type Response,
+  type Sent,
   type ThreadData,
   type Woke,
   weigh,
@@ -21,6 +22,7 @@ export class Channel<Asked extends Operation> {
   readonly #now: () => number | null;
   readonly #onWoke: (woke: Woke) => void;
   readonly #worker: Worker;
+  readonly #sentCount = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
   readonly #role: ThreadData["role"];
   readonly #batcher: Batcher<Asked, unknown>;
   readonly #answers = new Map<
@@ -47,7 +49,11 @@ export class Channel<Asked extends Operation> {
     this.#now = options.now;
     this.#role = options.role;
     this.#onWoke = options.onWoke ?? (() => {});
-    const workerData: ThreadData = { path: options.path, role: options.role };
+    const workerData: ThreadData = {
+      path: options.path,
+      role: options.role,
+      sentCount: this.#sentCount,
+    };
     this.#worker = new Worker(options.thread, {
       workerData,
       name: `millrace-${options.role}`,
@@ -57,7 +63,7 @@ export class Channel<Asked extends Operation> {
       weigh,
     });
     this.#opened = this.#expect(0).then(({ replies }) => {
-      const [reply] = replies;
+      const [reply] = replies ?? [];
       if (reply && "fault" in reply) throw storeError(reply.fault, this.#url);
     });
     this.#opened.catch(() => {});
@@ -103,8 +109,13 @@ export class Channel<Asked extends Operation> {
     await this.#opened.catch(() => {});
     await this.#batcher.idle();
     this.#worker.ref();
-    this.#worker.postMessage("close");
+    this.#post("close");
     await this.#exited;
+  }
+
+  #post(request: Sent): void {
+    this.#worker.postMessage(request);
+    Atomics.add(this.#sentCount, 0, 1);
   }
 
   async #send(operations: readonly Asked[]): Promise<readonly BatchAnswer<unknown>[]> {
@@ -112,14 +123,11 @@ export class Channel<Asked extends Operation> {
     if (this.#dead) throw this.#dead;
     this.#lastId += 1;
     const id = this.#lastId;
-    const request = (
-      this.#role === "writer"
-        ? { id, now: this.#now(), writes: operations }
-        : { id, now: this.#now(), reads: operations }
-    ) satisfies Request<Asked, Asked>;
+    const now = this.#now();
     const answer = this.#expect(id);
-    this.#worker.postMessage(request);
-    const { replies } = await answer;
+    if (this.#role === "writer") this.#post({ id, now, writes: pack(operations) });
+    else this.#post({ id, now, reads: operations });
+    const replies = unpackReplies((await answer).replies, operations);
     return replies.map((reply, index) => this.#answerOf(reply, operations[index]));
   }
 

@@ -27,6 +27,8 @@ const projectionCacheKibibytes = 65_536;
 export interface Connection {
   run<Value>(step: Step<Value>): Value;
   exec(sql: string): void;
+  /** Whether commits of a store return when they are on disk, as they do at first, or are synced by somebody else. */
+  syncWithCommit(isWanted: boolean): void;
   close(): void;
 }
 
@@ -171,7 +173,14 @@ function connection(database: Database): Connection {
     prepared.set(sql, statement);
     return statement;
   };
+  let isSynced = true;
   return {
+    syncWithCommit: (isWanted) => {
+      if (isWanted === isSynced) return;
+      isSynced = isWanted;
+      // SQLite carries out this pragma when it prepares it, so that it cannot be prepared once.
+      database.pragma(`synchronous = ${isWanted ? kinds.store.synchronous : "NORMAL"}`);
+    },
     run: (step) => {
       let rows = noRows;
       for (;;) {

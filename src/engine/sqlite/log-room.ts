@@ -9,11 +9,18 @@ import { type Connection, walBytesMax } from "./driver.js";
 /** A log that ends at a multiple of this has room, and one that ends elsewhere has outgrown it. */
 const roomBytes = 1024 * 1024;
 
+/**
+ * After how many commits the length is looked at again. Where the file system notes times in full once somebody has looked
+ * (Linux from 6.13 on), a look makes the next sync note the time of the last write, too, which takes it half as long again.
+ */
+const lookEvery = 16;
+
 const nothing = new Uint8Array(roomBytes);
 
 export class LogRoom {
   readonly #path: string;
   #file: number | null = null;
+  #commits = 0;
   #hasGivenUp = false;
 
   /** `path` is that of the store. */
@@ -26,7 +33,7 @@ export class LogRoom {
    * it, a full disk or somebody who holds the file for long, is met once.
    */
   keep(connection: Connection): void {
-    if (this.#hasGivenUp) return;
+    if (this.#hasGivenUp || this.#commits++ % lookEvery > 0) return;
     try {
       this.#file ??= openSync(this.#path, "r+");
       const file = this.#file;

@@ -22,15 +22,28 @@ export function weigh({ kind, items }: Operation): number {
 export interface ThreadData {
   readonly path: string;
   readonly role: "writer" | "reader";
+  /** How many requests have been sent, so that a thread which looks out for the next need not open its mail to know. */
+  readonly sentCount: Int32Array;
 }
 
 /**
  * A batch of writes for one transaction, or of reads. The time is given where a clock of the caller's own rules;
  * otherwise it is the machine's at the moment when the transaction has the file to itself.
  */
-export type Request<Write extends Operation, Read extends Operation> =
+export type Request<Write, Read> =
   | { readonly id: number; readonly now: number | null; readonly writes: readonly Write[] }
   | { readonly id: number; readonly now: number | null; readonly reads: readonly Read[] };
+
+/** Plain creates of several calls as one text; see `packing.ts`. */
+export interface PackedCreates {
+  readonly kind: "packed";
+  readonly text: string;
+  /** How many creates each call has. */
+  readonly sizes: readonly number[];
+}
+
+/** A request on its way to a thread. */
+export type Sent = Request<Operation | PackedCreates, Operation> | "close";
 
 /** What became of one item, or of one read. */
 export type ItemReply = { readonly answer: unknown } | { readonly fault: Fault };
@@ -48,6 +61,7 @@ export interface Woke {
 /** The answer to a request; the first one, with id 0, says whether the file could be opened. */
 export interface Response {
   readonly id: number;
-  readonly replies: readonly Reply[];
+  /** `null` where every item was appended. */
+  readonly replies: readonly Reply[] | null;
   readonly woke: Woke | null;
 }

@@ -9,15 +9,18 @@ import type { Transaction } from "../sql/transaction.js";
 import { sqliteDialect } from "./dialect.js";
 import { type Connection, type FileKind, openReader, openWriter } from "./driver.js";
 import { createEventIds } from "./event-ids.js";
-import { faultOf, isOfOneItem } from "./faults.js";
+import { type Fault, faultOf, isOfOneItem } from "./faults.js";
 import { readHead } from "./feed.js";
 import { LogRoom } from "./log-room.js";
+import { LogSync } from "./log-sync.js";
+import { packReplies, unpack } from "./packing.js";
 import {
   type ItemReply,
   type Operation,
   type Reply,
   type Request,
   type Response,
+  type Sent,
   type ThreadData,
   type Woke,
   weigh,
@@ -33,7 +36,7 @@ export interface Skills<Write extends Operation, Read extends Operation> {
   readItem(now: number, read: Read): Step<unknown>;
 }
 
-const { path, role } = workerData as ThreadData;
+const { path, role, sentCount } = workerData as ThreadData;
 const port = parentPort;
 if (!port) throw new Error("This file runs in a worker thread.");
 
@@ -44,6 +47,7 @@ let connection: Connection;
 let skills: Skills<Operation, Operation>;
 let bells: { readonly ready: number; readonly ended: number } | null = null;
 let room: LogRoom | null = null;
+let log: LogSync | null = null;
 
 /** Opens the file and answers requests until the thread is told to close. */
 export function serve<Write extends Operation, Read extends Operation>(
@@ -59,7 +63,10 @@ export function serve<Write extends Operation, Read extends Operation>(
         ended: openSync(wakePath(path, "ended"), "w"),
       };
     // A projection's commits do not wait for the disk.
-    if (role === "writer" && given.fileKind === "store") room = new LogRoom(path);
+    if (given.fileKind === "store") {
+      log = new LogSync(path);
+      if (role === "writer") room = new LogRoom(path);
+    }
     port?.postMessage({ id: 0, replies: [{ answer: null }], woke: null } satisfies Response);
     port?.on("message", listen);
   } catch (error) {
@@ -71,13 +78,23 @@ export function serve<Write extends Operation, Read extends Operation>(
   }
 }
 
-type Asked = Request<Operation, Operation> | "close";
+/** A request with everything unpacked. */
+type Asked = Request<Operation, Operation>;
 
 /** How long a thread that has answered looks out for the next request before it goes to sleep. */
 const lookoutMs = 0.3;
 
+/** How often it looks before it looks at the time. */
+const looksMax = 100;
+
 /** When the last answer was given, in milliseconds of the thread's own. */
 let answeredAt = Number.NEGATIVE_INFINITY;
+
+/** How many requests have come. */
+let received = 0;
+
+/** Why nothing more is written: what was acknowledged later would lie behind what the disk did not take. */
+let broken: Fault | null = null;
 
 /**
  * Answers a request, and those that follow closely. To wake a sleeping thread takes as long as half a commit, which
@@ -85,12 +102,11 @@ let answeredAt = Number.NEGATIVE_INFINITY;
  * the last request came soon, too, and was about one thing: what many ask for is better gathered. Whoever writes in a
  * row is answered before the bells are rung, and a lone write rings them first.
  */
-function listen(first: Asked): void {
-  let asked: Asked | undefined = first;
+function listen(first: Sent): void {
+  let asked: Asked | "close" | undefined = opened(first);
   let isFollowing = performance.now() - answeredAt < 2 * lookoutMs;
   while (asked !== undefined && asked !== "close") {
-    const response = respond(asked);
-    if (!isFollowing) ring(response.woke);
+    const response = isFollowing ? respond(asked) : respondAtOnce(asked);
     port?.postMessage(response);
     if (isFollowing) ring(response.woke);
     if ("writes" in asked) room?.keep(connection);
@@ -101,24 +117,33 @@ function listen(first: Asked): void {
   if (asked === "close") close();
 }
 
-function isLone(request: Request<Operation, Operation>): boolean {
+function opened(sent: Sent): Asked | "close" {
+  received += 1;
+  return sent !== "close" && "writes" in sent ? { ...sent, writes: unpack(sent.writes) } : sent;
+}
+
+function isLone(request: Asked): boolean {
   if (!("writes" in request)) return false;
   const [write, ...others] = request.writes;
   return write !== undefined && others.length === 0 && weigh(write) === 1;
 }
 
 /** The next request, if it comes in time. */
-function nextWithin(ms: number): Asked | undefined {
+function nextWithin(ms: number): Asked | "close" | undefined {
   if (!port) return undefined;
   for (const end = performance.now() + ms; performance.now() < end; ) {
-    const received = receiveMessageOnPort(port);
-    if (received) return received.message as Asked;
+    for (let looks = 0; looks < looksMax; looks++) {
+      if (Atomics.load(sentCount, 0) === received) continue;
+      const mail = receiveMessageOnPort(port);
+      if (mail) return opened(mail.message as Sent);
+    }
   }
   return undefined;
 }
 
 function close(): void {
   room?.close();
+  log?.close();
   connection.close();
   if (bells) {
     closeSync(bells.ready);
@@ -127,22 +152,55 @@ function close(): void {
   port?.close();
 }
 
-function respond(request: Request<Operation, Operation>): Response {
-  if ("reads" in request) {
-    const replies = request.reads.map((read) =>
-      guard(() => connection.run(skills.readItem(request.now ?? Date.now(), read))),
-    );
-    return { id: request.id, replies, woke: null };
+/** Answers a request that others may wait for: they hear of it before the answer is there. */
+function respondAtOnce(request: Asked): Response {
+  if (!log || !isLone(request) || !isCreate(request)) {
+    const response = respond(request);
+    ring(response.woke);
+    return response;
   }
-  const together = guard(() => commit(request.now, request.writes));
+  const response = respond(request, "after");
+  ring(response.woke);
+  const synced = guard(() => log?.sync());
+  if ("answer" in synced) return response;
+  broken = synced.fault;
+  return { id: request.id, replies: [synced], woke: null };
+}
+
+function isCreate(request: Asked): boolean {
+  return "writes" in request && request.writes[0]?.kind === "create";
+}
+
+/** When a transaction is synced: with its commit, or after it by whoever asked for that. */
+type Sync = "with" | "after";
+
+function respond(request: Asked, sync: Sync = "with"): Response {
+  const { id, now } = request;
+  if ("reads" in request) {
+    const replies = request.reads.map((read) => guard(() => readDurably(now ?? Date.now(), read)));
+    return { id, replies, woke: null };
+  }
+  const { writes } = request;
+  if (broken) {
+    const refused = { fault: broken };
+    return { id, replies: writes.map(() => refused), woke: null };
+  }
+  const together = guard(() => commit(now, writes, sync));
   if ("answer" in together) {
     const { answers, woke } = together.answer as Committed;
-    return { id: request.id, replies: answers.map((answer) => ({ answer })), woke };
+    return { id, replies: packReplies(answers.map((answer) => ({ answer }))), woke };
   }
   if (!isOfOneItem(together.fault)) {
-    return { id: request.id, replies: request.writes.map(() => together), woke: null };
+    return { id, replies: writes.map(() => together), woke: null };
   }
-  return { id: request.id, ...commitApart(request.now, request.writes) };
+  return { id, ...commitApart(now, writes, sync) };
+}
+
+/** Carries out a read. The feed tells nothing that is not on disk yet, because whoever follows it remembers positions. */
+function readDurably(now: number, read: Operation): unknown {
+  const answer = connection.run(skills.readItem(now, read));
+  if (read.kind === "feed" && (answer as readonly unknown[]).length > 0) log?.sync();
+  return answer;
 }
 
 /** A clock that steps back by less than this is waited out; one that steps further was wrong before, and is believed. */
@@ -163,7 +221,8 @@ interface Committed {
 }
 
 /** Carries out writes in one transaction. */
-function commit(given: number | null, writes: readonly Operation[]): Committed {
+function commit(given: number | null, writes: readonly Operation[], sync: Sync): Committed {
+  connection.syncWithCommit(sync === "with");
   connection.exec("BEGIN IMMEDIATE");
   try {
     const woke = { ready: false, ended: false, cancel: false };
@@ -195,12 +254,13 @@ function rollback(): void {
 function commitApart(
   now: number | null,
   writes: readonly Operation[],
+  sync: Sync,
 ): { replies: readonly Reply[]; woke: Woke } {
   const woke = { ready: false, ended: false, cancel: false };
   const replies = writes.map((write): Reply => {
     const items: ItemReply[] = [];
     for (const item of write.items ?? []) {
-      const alone = guard(() => commit(now, [{ kind: write.kind, items: [item] }]));
+      const alone = guard(() => commit(now, [{ kind: write.kind, items: [item] }], sync));
       if ("fault" in alone) {
         items.push(alone);
         continue;
