@@ -165,10 +165,13 @@ function migrate(database: Database, path: string, kind: FileKind): void {
     .immediate();
 }
 
+/** SQLite plans a statement anew whenever its limit is bound, since it plans by the value; by one that it has to compute it does not. */
+const boundLimit = /\bLIMIT \?/g;
+
 function connection(database: Database): Connection {
   const prepared = new Map<string, Prepared>();
   const prepare = ({ sql, raw }: Statement): Prepared => {
-    const statement = database.prepare(sql);
+    const statement = database.prepare(sql.replace(boundLimit, "LIMIT 0 + ?"));
     if (raw) statement.raw(true);
     prepared.set(sql, statement);
     return statement;
