@@ -7,6 +7,7 @@ import {
   type FeedItem,
   type JobEvent,
   openEngine,
+  terminate,
 } from "millrace";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
@@ -86,6 +87,31 @@ describe("events of a batch", () => {
       expect(events.at(-1)).toMatchObject({ result: `page ${place}`, jobId: ref.id });
       expect(new Set(events.map(({ id }) => id)).size).toBe(events.length);
       expect((await ref.get().orThrow()).result).toBe(`page ${place}`);
+    }
+  });
+
+  it("are told apart where outcomes of one batch have little in common", async () => {
+    const { storeUrl } = await freshSchema();
+    const service = await connect(shop, { url: storeUrl });
+    onTestFinished(() => service.stop());
+    const payloads = Array.from({ length: 6 }, (_, place) => ({ payload: { number: place } }));
+    const created = await service.jobs.print.createMany(payloads).orThrow();
+    const refs = created.map((result) => result.unwrap());
+    service.jobs.print.handle(({ payload, tries }) => {
+      if (payload.number % 3 === 1) return terminate(`no paper in tray ${payload.number}`);
+      if (payload.number === 2 && tries === 1) throw new Error("jammed");
+      return `page ${payload.number}`;
+    });
+    await service.start();
+    await Promise.all(refs.map((ref) => ref.wait()));
+    for (const [place, ref] of refs.entries()) {
+      const last = (await ref.events().orThrow()).at(-1);
+      expect(last).toMatchObject(
+        place % 3 === 1
+          ? { name: "failed", error: { message: `no paper in tray ${place}` } }
+          : { name: "completed", result: `page ${place}`, version: place === 2 ? 5 : 3 },
+      );
+      expect((await ref.get().orThrow()).state).toBe(last?.state);
     }
   });
 

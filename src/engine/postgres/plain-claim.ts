@@ -8,7 +8,7 @@ import { startedEvent } from "../../core/decide.js";
 import type { JobEvent } from "../../core/event.js";
 import { evolve, fold } from "../../core/evolve.js";
 import type { Actor } from "../../core/job.js";
-import type { ClaimAnswer, ClaimAsk, ClaimedJob } from "../engine.js";
+import type { ClaimAnswer, ClaimAsk, ClaimedJob, ClaimLane } from "../engine.js";
 import { recordId } from "../record.js";
 import type { CapsLeft, OpenLane } from "../sql/caps.js";
 import {
@@ -33,7 +33,6 @@ const asked = `SELECT i.*, c.now,
     i.uncounted = 1 AND EXISTS (
       SELECT 1 FROM ready o WHERE o.lane = i.lane AND (o.rank, o.run_at, o.id) > (i.rank, i.run_at, i.id)) AS lined
   FROM (SELECT ?::bigint AS now) AS c, ${table("i", {
-    place: "int",
     lane: "int",
     record: "text",
     places: "int",
@@ -47,7 +46,8 @@ const asked = `SELECT i.*, c.now,
 
 /**
  * A row that changed after the statement began is locked as it is now but cannot be deleted, so that everything follows from
- * what was deleted. The log of a job that was tried before comes as JSON; the creation of each stands in its wide row.
+ * what was deleted. All are deleted in one scan of where they lie, which gives them in no order. The log of a job that was
+ * tried before comes as JSON; the creation of each stands in its wide row.
  */
 const take = `WITH asked AS MATERIALIZED (${asked}),
   outlook AS MATERIALIZED (
@@ -56,37 +56,37 @@ const take = `WITH asked AS MATERIALIZED (${asked}),
     FROM asked
   ),
   found AS MATERIALIZED (
-    SELECT r.*, i.place, i.lease_ms, i.capped, i.now, greatest(i.now, r.run_at) AS at
-    FROM outlook o, asked i, LATERAL (
-      SELECT ctid AS lies, rank, run_at, id, deadline FROM ready
+    SELECT r.* FROM outlook o, asked i, LATERAL (
+      SELECT ctid AS lies, rank, run_at, id FROM ready
       WHERE lane = i.lane AND (rank, run_at, id) > (i.rank, i.run_at, i.id) ORDER BY rank, run_at, id
       LIMIT CASE WHEN i.paused OR o.lined OR o.due_at <= o.now OR o.lapses_at <= o.now THEN 0 ELSE i.places END
       FOR UPDATE SKIP LOCKED
     ) AS r
   ),
-  chosen AS (SELECT * FROM found ORDER BY rank, run_at, id LIMIT ?::int),
   gone AS (
-    DELETE FROM ready r USING chosen f WHERE r.ctid = f.lies AND (f.deadline IS NULL OR f.deadline > f.at)
-    RETURNING r.*, f.place, f.lease_ms, f.capped, f.at, r.version = 1 AND r.state = 'pending' AND f.at = f.now AS is_first
+    DELETE FROM ready WHERE ctid = ANY(ARRAY(SELECT lies FROM found ORDER BY rank, run_at, id LIMIT ?::int))
+      AND (deadline IS NULL OR deadline > greatest(?::bigint, run_at))
+    RETURNING n, id, lane, rank, run_at, run, deadline, key, key_max, version, tries, token, state, noted,
+      greatest(?::bigint, run_at) AS at, version = 1 AND state = 'pending' AND run_at <= ?::bigint AS is_first
   ),
-  claimer AS MATERIALIZED (SELECT ?::text AS worker, ?::text AS name, ?::text AS actor, ?::text AS event_id),
   round AS (
     INSERT INTO rounds (name, version, run, tries, state, previous, at, id, actor, body, size, jobs)
-    SELECT 'started', 2, 1, 1, 'active', 'pending', g.at, c.event_id, c.actor, '{"token":1,"worker":' || c.name || '}',
-      count(*), array_agg(g.n) FROM gone g, claimer c WHERE g.is_first GROUP BY g.at, c.event_id, c.actor, c.name RETURNING seq
+    SELECT 'started', 2, 1, 1, 'active', 'pending', ?::bigint, ?::text, ?::text, '{"token":1,"worker":' || ?::text || '}',
+      count(*), array_agg(n) FROM gone WHERE is_first HAVING count(*) > 0 RETURNING seq
   ),
   leased AS (
     INSERT INTO leases (id, n, lane, rank, run_at, run, deadline, key, key_max, version, tries, token, until, capped,
       worker, started_at, updated_at, heartbeat_at, cancel, blocked, started)
-    SELECT id, n, lane, rank, run_at, run, deadline, key, key_max, version + 1, tries + 1, token + 1, at + lease_ms, capped,
-      c.worker, at, at, at, 0, 0, CASE WHEN is_first THEN (SELECT seq FROM round) END FROM gone, claimer c
+    SELECT g.id, g.n, g.lane, g.rank, g.run_at, g.run, g.deadline, g.key, g.key_max, g.version + 1, g.tries + 1, g.token + 1,
+      g.at + i.lease_ms, i.capped, ?::text, g.at, g.at, g.at, 0, 0, CASE WHEN g.is_first THEN (SELECT seq FROM round) END
+    FROM gone g JOIN asked i USING (lane)
   ),
   logged AS (
     INSERT INTO events (job, name, version, run, tries, state, previous, at, id, actor, body)
-    SELECT n, 'started', version + 1, run, tries + 1, 'active', state, at, c.event_id || n, c.actor,
-      '{"token":' || token + 1 || ',"worker":' || c.name || '}' FROM gone, claimer c WHERE NOT is_first
+    SELECT n, 'started', version + 1, run, tries + 1, 'active', state, at, ?::text || n, ?::text,
+      '{"token":' || token + 1 || ',"worker":' || ?::text || '}' FROM gone WHERE NOT is_first
   )
-  SELECT r.place, r.id, r.rank, r.run_at, j.context, j.created_state, j.created_at, j.created_id, j.created_by, j.created_body,
+  SELECT r.lane, r.id, r.rank, r.run_at, j.context, j.created_state, j.created_at, j.created_id, j.created_by, j.created_body,
     CASE WHEN r.version > 1 OR r.noted = 1 THEN (
       ${logAsJson("r.n")}) END,
     (SELECT count(*) FROM found), o.due_at, o.lapses_at, CASE WHEN o.lined THEN 1 END
@@ -95,7 +95,7 @@ const take = `WITH asked AS MATERIALIZED (${asked}),
 
 /** A claimed job with the event that created it, and the events since if there are any. */
 type TakenRow = readonly [
-  place: number | null,
+  lane: number | null,
   id: string,
   rank: number,
   runAt: number,
@@ -138,17 +138,16 @@ export function* claimPlain(
   const places = lanes.map(({ free, caps }) =>
     Math.max(Math.min(free, ask.limit, ...caps.map((scope) => left.get(scope) ?? 0)), 0),
   );
-  const columns = columnsOf(lanes, places, left, starts);
-  // What a round has no place for is claimed step by step.
-  const limit = Math.min(ask.limit, roundMax);
-  const values = [tx.now, ...columns, limit, ...startOf(tx, ask)];
+  const values = valuesOf(tx, ask, columnsOf(lanes, places, left, starts));
   const startedAt = performance.now();
   const rows = arrays<TakenRow>(yield { sql: take, values, raw: true, planned: true, last: true });
   const tookMs = performance.now() - startedAt;
   const [first] = rows;
   if (!first) throw new Error("A claim gave no word of its lanes.");
-  const jobs = first[0] === null ? [] : rows.map((row) => claimedJob(tx, ask, lanes, row));
-  const counts = remember(lanes, jobs.length > 0 ? rows : [], marks);
+  const taken = first[0] === null ? [] : [...rows].sort(compareRows);
+  const byNumber = new Map(lanes.map((open) => [open.number, open.lane]));
+  const jobs = taken.map((row) => claimedJob(tx, ask, byNumber.get(row[0] ?? 0), row));
+  const counts = remember(lanes, taken, marks);
   for (const [place, { number }] of lanes.entries()) {
     if (places[place] === 0) continue;
     if (starts[place] === null) marks.looked(number, tookMs);
@@ -180,7 +179,6 @@ function columnsOf(
 ): readonly string[] {
   const column = (of: (open: OpenLane, place: number) => SqlValue) => list(lanes.map(of));
   return [
-    column((_, place) => place),
     column(({ number }) => number),
     column(({ lane }) => recordId.queue(lane.service, lane.queue)),
     list(places),
@@ -193,20 +191,35 @@ function columnsOf(
   ];
 }
 
-/** What the leases and the events of one claim share. The id of each event ends with the number of its job. */
-function startOf(tx: PostgresTransaction, { worker }: ClaimAsk): readonly string[] {
-  return [worker, JSON.stringify(worker), `worker:${worker}`, `${tx.eventId()}.`];
+/** The values of a claim. What its events and its leases share is told where each of them needs it. */
+function valuesOf(
+  tx: PostgresTransaction,
+  ask: ClaimAsk,
+  columns: readonly string[],
+): readonly SqlValue[] {
+  // What a round has no place for is claimed step by step.
+  const limit = Math.min(ask.limit, roundMax);
+  const { now } = tx;
+  // The id of each event ends with the number of its job.
+  const event = [`${tx.eventId()}.`, `worker:${ask.worker}`, JSON.stringify(ask.worker)];
+  return [now, ...columns, limit, now, now, now, now, ...event, ask.worker, ...event];
+}
+
+/** The order of claims. */
+function compareRows(a: TakenRow, b: TakenRow): number {
+  return a[2] - b[2] || a[3] - b[3] || (a[1] < b[1] ? -1 : 1);
 }
 
 /** Folds a job from its log, and starts it as the store did. */
 function claimedJob(
   tx: PostgresTransaction,
   { worker }: ClaimAsk,
-  lanes: readonly OpenLane[],
+  lane: ClaimLane | undefined,
   row: TakenRow,
 ): ClaimedJob {
-  const [place, id, , runAt, context, state, createdAt, createdId, createdBy, body, log] = row;
-  const { service, type, leaseMs } = (lanes[place ?? 0] as OpenLane).lane;
+  const [, id, , runAt, context, state, createdAt, createdId, createdBy, body, log] = row;
+  if (!lane) throw new Error(`Job ${id} was claimed from a lane that was not asked for.`);
+  const { service, type, leaseMs } = lane;
   const head = headOf([id, service, type, context]);
   const created = eventFrom(head, createdValues(state, createdAt, createdId, createdBy, body));
   const before = evolve(null, created).job;
@@ -222,22 +235,23 @@ function eventsFrom(head: JobHead, log: string): readonly JobEvent[] {
   return (JSON.parse(log) as readonly EventValues[]).map((values) => eventFrom(head, values));
 }
 
-/** Remembers the last job of each lane, and gives how many there were. */
+/** Remembers the last job of each lane, and gives how many there were. The rows come in the order of claims. */
 function remember(
   lanes: readonly OpenLane[],
   rows: readonly TakenRow[],
   marks: Marks,
 ): readonly number[] {
-  const counts = lanes.map(() => 0);
-  const last = new Map<number, TakenRow>();
+  const seen = new Map<number, { count: number; last: TakenRow }>();
   for (const row of rows) {
-    const place = row[0] ?? 0;
-    counts[place] = (counts[place] ?? 0) + 1;
-    last.set(place, row);
+    const known = seen.get(row[0] ?? 0);
+    if (known) {
+      known.count += 1;
+      known.last = row;
+    } else seen.set(row[0] ?? 0, { count: 1, last: row });
   }
-  for (const [place, [, id, rank, runAt]] of last) {
-    const { number } = lanes[place] as OpenLane;
-    marks.found(number, counts[place] ?? 0, { rank, runAt, id });
+  for (const [number, { count, last }] of seen) {
+    const [, id, rank, runAt] = last;
+    marks.found(number, count, { rank, runAt, id });
   }
-  return counts;
+  return lanes.map(({ number }) => seen.get(number)?.count ?? 0);
 }

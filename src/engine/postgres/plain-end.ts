@@ -23,24 +23,38 @@ const shareable = {
   body: "text",
 } as const;
 
-const shared = Object.entries(shareable)
-  .map(([name, type]) => `?::${type} AS ${name}`)
-  .join(", ");
+type Shareable = keyof typeof shareable;
 
-/** A value that is the same for all, or the row's own. */
-function either(name: keyof typeof shareable): string {
-  return `coalesce(g.${name}, s.${name})`;
-}
+const names = Object.keys(shareable) as readonly Shareable[];
+
+const shared = names.map((name) => `?::${shareable[name]} AS ${name}`).join(", ");
+
+/** What the outcomes of most batches differ in, if in anything: when they were, and what they gave. */
+const mostlyOwn: readonly Shareable[] = ["at", "body"];
 
 /**
- * A lease that changed after the statement began is locked as it is now but cannot be deleted, so that everything follows
- * from what was deleted. An outcome leaves the run and the tries as they are, and makes the version one more.
+ * Ends jobs that, of what may be shared, differ in what `own` names: every column less is one less to take apart and to carry
+ * from step to step. Without `keyed`, jobs of keys are left. A lease that changed after the statement began is locked as it is
+ * now but cannot be deleted, so that everything follows from what was deleted. An outcome leaves the run and the tries as
+ * they are, and makes the version one more.
  */
-const end = `WITH shared AS MATERIALIZED (SELECT ${shared}, ?::int AS alike),
+function endOf(own: readonly Shareable[], keyed: boolean): string {
+  const of = (name: Shareable) =>
+    own.includes(name) ? `coalesce(g.${name}, s.${name})` : `s.${name}`;
+  const ownTypes = Object.fromEntries(own.map((name) => [name, shareable[name]]));
+  const input = table("g", { number: "text", id: "text", event_id: "text", ...ownTypes });
+  const freed = `,
+  freed AS (
+    DELETE FROM slots WHERE ctid = ANY(ARRAY(
+      SELECT t.ctid FROM shared s, gone g, LATERAL (
+        SELECT ctid FROM slots WHERE scope = 'k:' || g.key AND job = g.id AND token = ${of("token")} OFFSET 0
+      ) AS t WHERE g.key IS NOT NULL))
+  )`;
+  return `WITH shared AS MATERIALIZED (SELECT ${shared}, ?::int AS in_round),
   locked AS MATERIALIZED (
-    SELECT l.lies, g.* FROM shared s, ${table("g", { number: "int", id: "text", event_id: "text", ...shareable })}, LATERAL (
+    SELECT l.lies, g.* FROM shared s, ${input}, LATERAL (
       SELECT ctid AS lies FROM leases
-      WHERE id = g.id AND version = ${either("version")} AND token = ${either("token")} AND (key IS NULL OR ?::int = 1)
+      WHERE id = g.id AND version = ${of("version")} AND token = ${of("token")} ${keyed ? "" : "AND key IS NULL"}
       FOR UPDATE SKIP LOCKED
     ) AS l
   ),
@@ -50,34 +64,37 @@ const end = `WITH shared AS MATERIALIZED (SELECT ${shared}, ?::int AS alike),
   ),
   round AS (
     INSERT INTO rounds (name, version, run, tries, state, previous, at, actor, body, size, jobs, ids, ats, bodies)
-    SELECT s.name, s.version + 1, 1, 1, s.state, 'active', max(${either("at")}), s.actor, s.body, count(*), array_agg(g.n),
-      array_agg(g.event_id), CASE WHEN s.at IS NULL THEN array_agg(g.at) END, CASE WHEN s.body IS NULL THEN array_agg(g.body) END
-    FROM gone g, shared s WHERE s.alike = 1 AND g.started IS NOT NULL
-    GROUP BY s.name, s.version, s.state, s.actor, s.body, s.at RETURNING seq
+    SELECT s.name, s.version + 1, 1, 1, s.state, 'active', coalesce(s.at, a.at), s.actor, s.body, a.size, a.jobs, a.ids,
+      CASE WHEN s.at IS NULL THEN a.ats END, CASE WHEN s.body IS NULL THEN a.bodies END
+    FROM shared s, (
+      SELECT count(*) AS size, max(at) AS at, array_agg(n) AS jobs, array_agg(event_id) AS ids, array_agg(at) AS ats,
+        array_agg(body) AS bodies FROM gone WHERE started IS NOT NULL
+    ) AS a WHERE s.in_round = 1 AND a.size > 0 RETURNING seq
   ),
   stored AS (
     INSERT INTO ended (n, lane, state, version, run, tries, token, started_at, ended_at, updated_at, detail, aggregate,
       started, finished)
-    SELECT g.n, g.lane, ${either("state")}, ${either("version")} + 1, g.run, g.tries, ${either("token")}, g.started_at,
-      ${either("at")}, ${either("at")}, ${either("detail")}, ${either("aggregate")},
+    SELECT g.n, g.lane, ${of("state")}, ${of("version")} + 1, g.run, g.tries, ${of("token")}, g.started_at,
+      ${of("at")}, ${of("at")}, ${of("detail")}, ${of("aggregate")},
       g.started, CASE WHEN g.started IS NOT NULL THEN (SELECT seq FROM round) END FROM gone g, shared s
   ),
   logged AS (
     INSERT INTO events (job, name, version, run, tries, state, previous, at, id, actor, body)
-    SELECT g.n, ${either("name")}, ${either("version")} + 1, g.run, g.tries, ${either("state")}, 'active', ${either("at")},
-      g.event_id, ${either("actor")}, ${either("body")} FROM gone g, shared s WHERE s.alike = 0 OR g.started IS NULL
-  ),
-  freed AS (
-    DELETE FROM slots WHERE ctid = ANY(ARRAY(
-      SELECT t.ctid FROM shared s, gone g, LATERAL (
-        SELECT ctid FROM slots WHERE scope = 'k:' || g.key AND job = g.id AND token = ${either("token")} OFFSET 0
-      ) AS t WHERE g.key IS NOT NULL))
-  )
-  SELECT ${joined("number::text")}, max(capped), ${joined("key")} FROM gone`;
+    SELECT g.n, ${of("name")}, ${of("version")} + 1, g.run, g.tries, ${of("state")}, 'active', ${of("at")},
+      g.event_id, ${of("actor")}, ${of("body")} FROM gone g, shared s WHERE s.in_round = 0 OR g.started IS NULL
+  )${keyed ? freed : ""}
+  SELECT ${joined("number")}, max(capped), ${joined("key")} FROM gone`;
+}
 
 type EndedRow = readonly [numbers: string | null, capped: number | null, keys: string | null];
 
 const appended: AppendOutcome = { outcome: "appended" };
+
+/** The statements, which the server remembers: few of them, for batches that differ in little and for all others. */
+const ends = {
+  alike: { plain: endOf(mostlyOwn, false), keyed: endOf(mostlyOwn, true) },
+  mixed: { plain: endOf(names, false), keyed: endOf(names, true) },
+} as const;
 
 /** Where the values of shareable columns stand in an item, in their order. */
 const members = [1, 2, 3, 4, 5, 9, 11, 13, 14] as const;
@@ -95,7 +112,7 @@ export function* endPlain(
   items: readonly PlainEnd[],
   keyed: boolean,
 ): Step<PlainEnds> {
-  const statement = { sql: end, values: valuesOf(items, keyed), raw: true, planned: true } as const;
+  const statement = { ...statementOf(items, keyed), raw: true, planned: true } as const;
   const [row] = arrays<EndedRow>(yield keyed ? statement : { ...statement, last: true });
   if (!row || row[0] === null) return { outcomes: items.map(() => null), areKeyed: false };
   const [numbers, capped, keys] = row;
@@ -106,24 +123,32 @@ export function* endPlain(
   return { outcomes: outcomesOf(items, ended), areKeyed: keys !== null };
 }
 
-/** The values of one batch: a column of equal values as one value, any other as a list. */
-function valuesOf(items: readonly PlainEnd[], keyed: boolean): readonly SqlValue[] {
+/** The statement of one batch: a column of equal values goes as one value, any other as a list. */
+function statementOf(
+  items: readonly PlainEnd[],
+  keyed: boolean,
+): { readonly sql: string; readonly values: readonly SqlValue[] } {
   const shared: SqlValue[] = [];
-  const lists: SqlValue[] = [];
-  for (const member of members) {
+  const lists = new Map<Shareable, SqlValue>();
+  for (const [place, member] of members.entries()) {
     const values = items.map((item) =>
       member === detailMember ? plainText(item[member]) : item[member],
     );
     const [first = null] = values;
     const areEqual = values.every((value) => value === first);
     shared.push(areEqual ? first : null);
-    lists.push(areEqual ? null : list(values));
+    if (!areEqual) lists.set(names[place] as Shareable, list(values));
   }
+  const areAlike = [...lists.keys()].every((name) => mostlyOwn.includes(name));
+  const own = (areAlike ? mostlyOwn : names).map((name) => lists.get(name) ?? null);
   const numbers = list(items.map((_, index) => index));
   const ids = list(items.map((item) => item[0]));
   const eventIds = list(items.map((item) => item[12]));
-  const alike = items.length <= roundMax && mayShareRound(items, shared) ? 1 : 0;
-  return [...shared, alike, numbers, ids, eventIds, ...lists, keyed ? 1 : 0];
+  const inRound = items.length <= roundMax && mayShareRound(items, shared) ? 1 : 0;
+  return {
+    sql: ends[areAlike ? "alike" : "mixed"][keyed ? "keyed" : "plain"],
+    values: [...shared, inRound, numbers, ids, eventIds, ...own],
+  };
 }
 
 /** Whether the outcomes of first tries in a batch may stand in one round: they differ in when, and in short results. */
