@@ -31,11 +31,7 @@ import type { Subjects } from "./subjects.js";
 /** How long a question waits for the projection to catch up. */
 const patienceMs = 30_000;
 
-/**
- * How long events rest before they are applied, so that a worker whose job has just come has the processor, and how long
- * others may gather after that. Neither holds up who waits for them in this process.
- */
-const restMs = 20;
+/** How long events may gather while more come and nobody of this process waits for them. */
 const lingerMs = 100;
 
 /** Whoever does not lead looks this often whether it may. */
@@ -230,12 +226,11 @@ export class ReadModel {
         let position = await projection.position();
         this.#applied = position;
         for await (const packed of this.#feed(position, signal)) {
-          if (packed.count < appliedMax) await this.#linger(restMs, signal);
           position = await projection.apply(position, packed);
           this.#applied = position;
           // Somebody has cleared the projection: the log is read again from there.
           if (position < packed.last) break;
-          if (packed.count < appliedMax) await this.#linger(lingerMs, signal);
+          if (packed.count < appliedMax) await this.#linger(signal);
         }
       } catch {
         // The database is away. The log is not, so that nothing is lost by waiting.
@@ -264,9 +259,10 @@ export class ReadModel {
 
   /**
    * Lets events gather, unless somebody waits for them: what begins and ends within one transaction is written once.
-   * The time is real, as the server is that sends the events; where a test's own port stands for it, nothing lingers.
+   * Events that come after a pause are applied at once. The time is real, as the server is that sends the events; where a
+   * test's own port stands for it, nothing lingers.
    */
-  #linger(delayMs: number, signal: AbortSignal): Promise<void> {
+  #linger(signal: AbortSignal): Promise<void> {
     if (this.#waiters > 0 || !this.#options.port.feed) return Promise.resolve();
     return new Promise((resolve) => {
       const done = () => {
@@ -275,7 +271,7 @@ export class ReadModel {
         this.#hurry = () => {};
         resolve();
       };
-      const timer = setTimeout(done, delayMs);
+      const timer = setTimeout(done, lingerMs);
       signal.addEventListener("abort", done);
       this.#hurry = done;
     });
