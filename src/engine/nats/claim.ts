@@ -4,6 +4,7 @@
 import type { ClaimAsk, ClaimedJob, ClaimLane } from "../engine.js";
 import { type QueueSettings, recordId } from "../record.js";
 import { capsOf } from "./caps.js";
+import type { News, Where } from "./news.js";
 import type { Delivery } from "./port.js";
 import { type Room, Rooms, type RoomsContext } from "./rooms.js";
 import { JobStarts, type Started, type StartLane, type StartsContext } from "./starts.js";
@@ -15,8 +16,13 @@ const hurryShare = 10;
 /** How often a consumer is made again that somebody removes. */
 const roundsMax = 10;
 
+/** For how long hints alone tell where to look. One may be lost, and so everything is looked at after that. */
+const trustMs = 1_000;
+
 /** What claims need of the engine. */
-export interface ClaimContext extends StartsContext, RoomsContext {}
+export interface ClaimContext extends StartsContext, RoomsContext {
+  readonly news: News;
+}
 
 /** A lane with the places that are left in it. */
 interface OpenLane extends StartLane {
@@ -43,6 +49,8 @@ export class Claims {
   readonly #consumers = new Map<string, Promise<void>>();
   /** The last claim found the end of every lane that it looked at, in queues that are not paused. */
   #isQuiet = false;
+  /** Who looked at everything last, and when: hints say what has come since. */
+  #looked = { worker: "", at: 0 };
 
   constructor(context: ClaimContext) {
     this.#context = context;
@@ -51,21 +59,25 @@ export class Claims {
   }
 
   /** Starts jobs, at most the free places, higher priority lanes first. */
-  async claim(ask: ClaimAsk): Promise<readonly ClaimedJob[]> {
+  async claim(wish: ClaimAsk): Promise<readonly ClaimedJob[]> {
     const jobs: ClaimedJob[] = [];
+    const where = this.#whereToLook(wish);
+    const ask = where === null ? wish : this.#narrowed(wish, where);
+    if (ask.lanes.length === 0) return jobs;
     const isTight = ask.lanes.some((lane) => this.#rooms.isTight(lane));
     const isQuiet = this.#isQuiet && !isTight && ask.limit >= ask.lanes.length;
     this.#isQuiet = true;
     const [rooms, paused, taken] = await Promise.all([
       this.#rooms.open(ask.lanes),
       this.#paused(ask),
-      isQuiet ? this.#takeAll(ask) : noneTaken,
+      isQuiet ? this.#takeAll(ask, where) : noneTaken,
     ]);
     const open = openLanes(ask, rooms, paused);
     try {
       if (isQuiet) await this.#startTaken(jobs, open, taken, ask);
       if (!isQuiet || !this.#isQuiet) await this.#fill(jobs, open, ask);
     } catch (error) {
+      this.#isQuiet = false;
       // What has started is the worker's, whatever went wrong after it.
       if (jobs.length === 0) throw error;
     } finally {
@@ -75,17 +87,43 @@ export class Claims {
   }
 
   /**
+   * Where nothing waited the last time, only what hints tell of can have come. A claim that no hint has led to looks at
+   * everything, and so does one of another worker, whose hints may have been taken.
+   */
+  #whereToLook({ worker }: ClaimAsk): Where {
+    const where = this.#context.news.take();
+    const now = this.#context.now();
+    const { worker: last, at } = this.#looked;
+    const isTold = where !== null && where.size > 0;
+    if (isTold && this.#isQuiet && worker === last && at <= now && now < at + trustMs) return where;
+    this.#looked = { worker, at: now };
+    return null;
+  }
+
+  /** The part of a wish that may be fulfilled by some consumers. */
+  #narrowed(wish: ClaimAsk, where: ReadonlySet<string>): ClaimAsk {
+    const { subjects } = this.#context;
+    const lanes = wish.lanes.filter((lane) => {
+      const name = laneName(lane);
+      return priorityLanes.some((each) => where.has(subjects.consumer(name, each)));
+    });
+    return { ...wish, lanes };
+  }
+
+  /**
    * Where nothing waited the last time, little will wait now: all lanes are asked at once, and whether their queues are
    * paused, too, so that a job that has just come is started after one round trip instead of four.
    */
-  async #takeAll(ask: ClaimAsk): Promise<Taken> {
+  async #takeAll(ask: ClaimAsk, where: Where): Promise<Taken> {
     const share = Math.floor(ask.limit / ask.lanes.length);
     const taken = ask.lanes
       .filter(({ free }) => free > 0)
       .map(async (lane): Promise<readonly [ClaimLane, readonly Delivery[]]> => {
         const limit = Math.min(lane.free, share, ...capsOf(lane).map(({ max }) => max));
         const name = laneName(lane);
-        const fetches = priorityLanes.map((each) => this.#deliveries(name, lane, each, limit));
+        const fetches = priorityLanes
+          .filter((each) => where?.has(this.#context.subjects.consumer(name, each)) ?? true)
+          .map((each) => this.#deliveries(name, lane, each, limit));
         const deliveries = await Promise.all(fetches);
         // Where there is more, the next look goes in order.
         if (deliveries.some(({ length }) => length === limit)) this.#isQuiet = false;

@@ -44,6 +44,7 @@ import { Keys } from "./keys.js";
 import { Leases } from "./leases.js";
 import { loadNats } from "./libraries.js";
 import { Log } from "./log.js";
+import { News, type Where } from "./news.js";
 import { inboxPrefix } from "./permissions.js";
 import type { Port } from "./port.js";
 import { provision, type Topology } from "./provision.js";
@@ -166,7 +167,8 @@ export class NatsEngine implements Engine {
     this.#port = port;
     this.#subjects = subjects;
     const now = () => clock.now();
-    this.#wake = new Wake(port, subjects, this.#session);
+    const [claimNews, tendNews] = [new News(), new News()];
+    this.#wake = new Wake(port, subjects, this.#session, [claimNews, tendNews]);
     const monotonic = () => clock.monotonic();
     this.#log = new Log({ port, subjects, isAtomic: topology.atomicBatches, monotonic });
     this.#records = new Records({
@@ -190,7 +192,8 @@ export class NatsEngine implements Engine {
       now,
       held: this.#held,
       newEventId: () => `${this.#session}-${(this.#eventCount++).toString(36)}`,
-      hint: (topic: WakeTopic, service: string) => this.#wake.hint(topic, service),
+      hint: (topic: WakeTopic, service: string, where?: Where) =>
+        this.#wake.hint(topic, service, where),
     };
     const actor = `keeper:${this.#session}` as const;
     const keys = new Keys({ ...parts, actor });
@@ -204,7 +207,14 @@ export class NatsEngine implements Engine {
     this.#changes = new Changes({ ...parts, keys, actor, currentOfChain });
     const changes = this.#changes;
     const activeUnder: ReadModel["activeUnder"] = (scope) => readModel.activeUnder(scope);
-    this.#claims = new Claims({ ...parts, keys, changes, session: this.#session, activeUnder });
+    this.#claims = new Claims({
+      ...parts,
+      keys,
+      changes,
+      session: this.#session,
+      activeUnder,
+      news: claimNews,
+    });
     const append = (change: Change) => this.#changes.append(change, "outside");
     const advisories = new Advisories({ ...parts, actor, append });
     this.#tending = new Tending({
@@ -213,6 +223,7 @@ export class NatsEngine implements Engine {
       repair,
       advisories,
       projection: () => readModel.caughtUp(),
+      news: tendNews,
     });
   }
 

@@ -11,8 +11,9 @@ import type { Change, WakeTopic } from "../engine.js";
 import { messageOf } from "./entry.js";
 import type { Held } from "./held.js";
 import type { Appended, Log } from "./log.js";
+import type { Where } from "./news.js";
 import type { Acknowledgeable, EachPublication, Port } from "./port.js";
-import type { Subjects } from "./subjects.js";
+import { priorityLane, type Subjects } from "./subjects.js";
 
 /** What plain changes need of the engine. */
 export interface PlainContext {
@@ -20,7 +21,7 @@ export interface PlainContext {
   readonly subjects: Subjects;
   readonly log: Log;
   readonly held: Held;
-  readonly hint: (topic: WakeTopic, service: string) => void;
+  readonly hint: (topic: WakeTopic, service: string, where?: Where) => void;
 }
 
 /** Changes of one call that are plain, each with its place in the call. */
@@ -67,13 +68,15 @@ export class PlainChanges {
     this.#context.port.acknowledge(done).catch(() => {});
   }
 
-  /** Tells workers of jobs that they may claim. */
+  /** Tells workers of jobs that they may claim, and where. Most creates of a call are for the same lane. */
   #hintCreated(changes: readonly Change[]): void {
-    let told: string | null = null;
+    const { hint, subjects } = this.#context;
+    let told: EventOf<"created"> | null = null;
     for (const { event } of changes) {
-      if (event.name !== "created" || event.service === told) continue;
-      told = event.service;
-      this.#context.hint("ready", told);
+      if (event.name !== "created" || (told !== null && areOfOneLane(event, told))) continue;
+      told = event;
+      const consumer = subjects.consumer(event, priorityLane(event.priority));
+      hint("ready", event.service, isDue(event) ? new Set([consumer]) : null);
     }
   }
 
@@ -101,7 +104,23 @@ function createOf(
 
 /** A job that is due is claimed from its creation. */
 function subjectOf(subjects: Subjects, event: EventOf<"created">): string {
-  return event.runAt <= event.at ? subjects.ticket(event, event) : subjects.event(event);
+  return isDue(event) ? subjects.ticket(event, event) : subjects.event(event);
+}
+
+function isDue({ runAt, at }: EventOf<"created">): boolean {
+  return runAt <= at;
+}
+
+/** Whether the same workers wait for two jobs. */
+function areOfOneLane(one: EventOf<"created">, other: EventOf<"created">): boolean {
+  return (
+    one.service === other.service &&
+    one.type === other.type &&
+    one.queue === other.queue &&
+    one.typeVersion === other.typeVersion &&
+    one.priority === other.priority &&
+    isDue(one) === isDue(other)
+  );
 }
 
 /** The end of a job by the worker that holds it as it is stored, if it is plain. */

@@ -48,7 +48,8 @@ function decoded(message: Msg): MsgHdrs | undefined {
 function headerText(message: SizedMsg, data: Uint8Array): string | null {
   const { subject, reply = "" } = message;
   const size = message.size?.() ?? 0;
-  const length = size - Buffer.byteLength(subject) - Buffer.byteLength(reply) - data.length;
+  // Where a subject has characters of more than a byte, this is wrong, and no headers begin there.
+  const length = size - subject.length - reply.length - data.length;
   const start = data.byteOffset - length;
   if (length < opening.length || start < 0) return null;
   const text = bytesAround(data).toString("latin1", start, start + length);

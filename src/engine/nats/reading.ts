@@ -145,9 +145,10 @@ export async function readAll(
   const subscription = from.connection.subscribe(inbox, {
     callback: (error, message) => {
       if (error) return finish(error);
-      if (message.data.length === 0 && statusOf(message)) return;
+      const { data } = message;
+      if (data.length === 0 && statusOf(message)) return;
       const { seq, pending } = placeOf(message.reply ?? "");
-      messages.push(storedMessage(message, seq));
+      messages.push(storedMessage(message, data, seq));
       timer?.refresh();
       if (pending === 0) finish();
     },
@@ -184,7 +185,8 @@ function named(name: string, message: string): Error {
 interface Gathering<Batch> {
   /** How many wait. */
   readonly count: number;
-  add(message: Msg, seq: number): void;
+  /** Takes a message with the data that it gave: it makes a view of them each time. */
+  add(message: Msg, data: Uint8Array, seq: number): void;
   /** Takes the oldest; `null` when there are none. */
   take(): { readonly batch: Batch; readonly last: number } | null;
 }
@@ -197,8 +199,8 @@ export class Messages implements Gathering<readonly StoredMessage[]> {
     return this.#waiting.length;
   }
 
-  add(message: Msg, seq: number): void {
-    this.#waiting.push(storedMessage(message, seq));
+  add(message: Msg, data: Uint8Array, seq: number): void {
+    this.#waiting.push(storedMessage(message, data, seq));
   }
 
   take() {
@@ -216,8 +218,8 @@ export class Packs implements Gathering<PackedEvents> {
     return this.#packer.count;
   }
 
-  add(message: Msg, seq: number): void {
-    const { data, subject } = message;
+  add(message: Msg, data: Uint8Array, seq: number): void {
+    const { subject } = message;
     const headers = rawHeaders(message, data);
     const isStart = subject.endsWith(startedEnding);
     const leaseUntil = isStart ? Number(headers.first(leaseHeader) ?? 0) : undefined;
@@ -340,8 +342,9 @@ class Run<Batch> {
   #take(message: Msg): void {
     if (this.#isOver) return;
     this.#timer?.refresh();
+    const { data } = message;
     // Events have bodies, and what the server itself says has none; reading headers is dear.
-    if (message.data.length === 0 && statusOf(message) === noMessage) {
+    if (data.length === 0 && statusOf(message) === noMessage) {
       this.#control(message);
       return;
     }
@@ -352,7 +355,7 @@ class Run<Batch> {
       return;
     }
     this.#expected += 1;
-    this.#gathering.add(message, seq);
+    this.#gathering.add(message, data, seq);
     this.#wake?.();
   }
 
@@ -451,8 +454,7 @@ export function directMessage(message: Msg): StoredMessage {
 }
 
 /** A message that a consumer sent, as the engine sees it. */
-function storedMessage(message: Msg, seq: number): StoredMessage {
-  const { data } = message;
+function storedMessage(message: Msg, data: Uint8Array, seq: number): StoredMessage {
   const headers = rawHeaders(message, data);
   return new ReadMessage(message.subject, seq, deliveredText(data, headers), headers, "first");
 }

@@ -6,6 +6,7 @@ import type { Projection } from "../projection/projection.js";
 import type { Advisories } from "./advisories.js";
 import type { Keys } from "./keys.js";
 import type { Log } from "./log.js";
+import type { News } from "./news.js";
 import type { Port } from "./port.js";
 import type { Repair } from "./repair.js";
 import { priorityLane, type Subjects } from "./subjects.js";
@@ -20,6 +21,9 @@ const sweepMs = 30_000;
 /** How often keys and caps are compared with the log. */
 const repairMs = 5_000;
 
+/** For how long hints alone tell that nothing is to be tended. One may be lost, and so a look is taken after that. */
+const trustMs = 1_000;
+
 /** How many keyed jobs are remembered that were told that their time has come. */
 const rememberedMax = 50_000;
 
@@ -33,6 +37,20 @@ export interface TendingContext {
   readonly advisories: Advisories;
   readonly now: () => number;
   readonly projection: () => Promise<Projection>;
+  readonly news: News;
+}
+
+/** What was last looked at, and when time was to bring more. */
+interface Look {
+  readonly service: string;
+  readonly at: number;
+  readonly next: number | null;
+}
+
+/** Whether time has brought nothing since a look at a service. */
+function isStill({ service, at, next }: Look, asked: string, now: number): boolean {
+  if (service !== asked || now < at || now >= at + trustMs) return false;
+  return next === null || now < next;
 }
 
 /** The tending of one process. */
@@ -42,6 +60,7 @@ export class Tending {
   readonly #competing = new Map<string, number>();
   /** When each kind of work was last done for each service. */
   readonly #doneAt = new Map<string, number>();
+  #last: Look | null = null;
 
   constructor(context: TendingContext) {
     this.#context = context;
@@ -49,6 +68,19 @@ export class Tending {
 
   /** Does what time has brought to a service; gives when it brings more. */
   async tend(service: string): Promise<number | null> {
+    const { now, news } = this.#context;
+    const where = news.take();
+    // Tickets that came with their jobs are the workers' business, and a look costs everybody who waits for the view.
+    const isOfWorkers = where !== null && where.size > 0;
+    if (isOfWorkers && this.#last && isStill(this.#last, service, now())) return this.#last.next;
+    const at = now();
+    this.#last = null;
+    const next = await this.#look(service);
+    this.#last = { service, at, next };
+    return next;
+  }
+
+  async #look(service: string): Promise<number | null> {
     const projection = await this.#context.projection();
     const now = this.#context.now();
     const due = await projection.dueTickets({ service }, now, tendMax + this.#competing.size);

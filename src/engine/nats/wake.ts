@@ -2,23 +2,34 @@
  * Wake-ups: hints to this process's own listeners and, over the server, to those of others.
  */
 import type { WakeTopic } from "../engine.js";
+import { hintText, joined, type News, readHint, type Where } from "./news.js";
 import type { Port } from "./port.js";
 import type { Subjects } from "./subjects.js";
+
+/** A hint that is to be sent. */
+interface Hint {
+  readonly topic: WakeTopic;
+  readonly service: string;
+  readonly where: Where;
+}
 
 /** The hints of a process. */
 export class Wake {
   readonly #port: Port;
   readonly #subjects: Subjects;
   readonly #session: string;
+  /** Are told of every hint at jobs that may be claimed. */
+  readonly #news: readonly News[];
   readonly #listeners = new Map<WakeTopic, Set<() => void>>();
   readonly #stops = new Map<WakeTopic, () => void>();
   /** The hints of this turn, which go out together. */
-  readonly #pending = new Map<string, { readonly topic: WakeTopic; readonly service: string }>();
+  readonly #pending = new Map<string, Hint>();
 
-  constructor(port: Port, subjects: Subjects, session: string) {
+  constructor(port: Port, subjects: Subjects, session: string, news: readonly News[]) {
     this.#port = port;
     this.#subjects = subjects;
     this.#session = session;
+    this.#news = news;
   }
 
   /** Calls back on hints. Gives the way to stop. */
@@ -28,7 +39,10 @@ export class Wake {
     const listener = () => on();
     listeners.add(listener);
     if (!this.#stops.has(topic)) {
-      const heard = (from: string) => from !== this.#session && this.#ring(topic);
+      const heard = (text: string) => {
+        const { from, where } = readHint(text);
+        if (from !== this.#session) this.#ring(topic, where);
+      };
       this.#stops.set(topic, this.#port.onHint(this.#subjects.hintFilter(topic), heard));
     }
     return () => {
@@ -39,21 +53,25 @@ export class Wake {
     };
   }
 
-  /** Gives a hint. */
-  hint(topic: WakeTopic, service: string): void {
+  /** Gives a hint, and says where to look if that is known. */
+  hint(topic: WakeTopic, service: string, where: Where = null): void {
     if (this.#pending.size === 0) queueMicrotask(() => this.#send());
-    this.#pending.set(`${topic}/${service}`, { topic, service });
+    const name = `${topic}/${service}`;
+    const before = this.#pending.get(name);
+    const all = before === undefined ? where : joined(before.where, where);
+    this.#pending.set(name, { topic, service, where: all });
   }
 
   #send(): void {
     const hints = [...this.#pending.values()];
     this.#pending.clear();
-    for (const { topic, service } of hints)
-      this.#port.hint(this.#subjects.hint(topic, service), this.#session);
-    for (const topic of new Set(hints.map((hint) => hint.topic))) this.#ring(topic);
+    for (const { topic, service, where } of hints)
+      this.#port.hint(this.#subjects.hint(topic, service), hintText(this.#session, where));
+    for (const { topic, where } of hints) this.#ring(topic, where);
   }
 
-  #ring(topic: WakeTopic): void {
+  #ring(topic: WakeTopic, where: Where): void {
+    if (topic === "ready") for (const news of this.#news) news.add(where);
     for (const listener of [...(this.#listeners.get(topic) ?? [])]) listener();
   }
 

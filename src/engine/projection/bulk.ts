@@ -9,7 +9,7 @@ import { insertEnded } from "../sql/place.js";
 import { insertLease, insertReady } from "../sql/slim.js";
 import type { SqlRow, SqlValue, Statement } from "../sql/statement.js";
 import { deleteReady } from "./keys.js";
-import { deleteLease } from "./obey.js";
+import { deleteLease } from "./known.js";
 import { insertEvent } from "./transaction.js";
 
 /** A statement that is gathered. */

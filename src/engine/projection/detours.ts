@@ -6,8 +6,7 @@
 import { insertLease, insertReady } from "../sql/slim.js";
 import type { Statement, Step } from "../sql/statement.js";
 import { deleteReady } from "./keys.js";
-import { selectKnown } from "./known.js";
-import { deleteLease } from "./obey.js";
+import { deleteLease, selectKnown } from "./known.js";
 
 /** Where the id of the row stands among the values of each statement that is held back, or that takes such a row away. */
 const puts = new Map([

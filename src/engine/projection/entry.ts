@@ -41,10 +41,15 @@ export interface FlatEntry {
   readonly change: FlatChange | null;
 }
 
+/** An entry of the log with its event read. */
+export function eventIn({ seq, event, leaseUntil }: LoggedEvent): LoggedEvent<JobEvent> {
+  const read = "body" in event ? eventOf(event) : event;
+  return leaseUntil === undefined ? { seq, event: read } : { seq, event: read, leaseUntil };
+}
+
 /** Flattens an entry of the log. */
-export function flatEntry(logged: LoggedEvent): FlatEntry {
-  const { seq } = logged;
-  const event = "body" in logged.event ? eventOf(logged.event) : logged.event;
+export function flatEntry(logged: LoggedEvent<JobEvent>): FlatEntry {
+  const { seq, event } = logged;
   const { service, type, jobId } = event;
   const isStart = event.name === "started";
   return {

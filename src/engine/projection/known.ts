@@ -2,6 +2,7 @@
  * The jobs that a batch of entries speaks of, read at once and then carried along, so that applying an event writes and
  * does not read. Those that have not ended may be remembered for the next batch.
  */
+import type { JobStanding } from "../../core/evolve.js";
 import { isEnded, type JobState } from "../../core/job.js";
 import { joinSlim } from "../sql/query.js";
 import type { Lease, Slim } from "../sql/slim.js";
@@ -91,6 +92,19 @@ function knownFrom(row: readonly SqlValue[]): Known {
 function numberOrNull(value: SqlValue | undefined): number | null {
   return value === null || value === undefined ? null : Number(value);
 }
+
+/** What decides of a job whether an event is legal. */
+export function standing({ service, slim: { id, state, version, token } }: Known): JobStanding {
+  return { id, service, state, version, token };
+}
+
+/** Whether a job was put in line before its time, and so needs a ticket when that comes. */
+export function isDelayed({ runAt, updatedAt }: Slim): boolean {
+  return runAt > updatedAt;
+}
+
+/** Takes the lease of a job away. */
+export const deleteLease = "DELETE FROM leases WHERE id = ?";
 
 /** Whether a job still has a slim row. */
 export function isOpen({ slim }: Known): boolean {

@@ -1,8 +1,8 @@
 /**
  * Applying events: the log has decided, and the rows follow. What the fold would ignore changes nothing.
  */
-import type { EventName } from "../../core/event.js";
-import { ignoredReason, type JobStanding } from "../../core/evolve.js";
+import type { EventName, JobEvent } from "../../core/event.js";
+import { ignoredReason } from "../../core/evolve.js";
 import { isEnded, type JobState } from "../../core/job.js";
 import { changeEnd, confirmEnd, removeJob } from "../sql/append.js";
 import type { FlatChange } from "../sql/change.js";
@@ -18,10 +18,19 @@ import {
   takeSlot,
 } from "../sql/slim.js";
 import type { Step } from "../sql/statement.js";
-import { type FlatEntry, flatEntry } from "./entry.js";
+import { eventIn, type FlatEntry, flatEntry, type LoggedEvent } from "./entry.js";
 import { countTakeovers, deleteReady, forgetOfKey, readyPlace, withdrawSlots } from "./keys.js";
-import { isOpen, type Known, type KnownJobs, readKnown } from "./known.js";
+import {
+  deleteLease,
+  isDelayed,
+  isOpen,
+  type Known,
+  type KnownJobs,
+  readKnown,
+  standing,
+} from "./known.js";
 import { type Entries, lastOf, portions } from "./packed.js";
+import { plainChange } from "./plain.js";
 import { expect, lookAhead, passTime } from "./time.js";
 import type { ProjectionTransaction } from "./transaction.js";
 
@@ -40,12 +49,12 @@ export function* applyEntries(
   yield* lookAhead(tx);
   let ignored = 0;
   for (const portion of portions(entries, position, readMax)) {
-    const read = portion.map(flatEntry);
+    const read = portion.map(eventIn);
     const unseen = new Set<string>();
-    for (const { change } of read) {
-      if (!change || seen.has(change.id)) continue;
-      seen.add(change.id);
-      if (!jobs.has(change.id)) unseen.add(change.id);
+    for (const { event } of read) {
+      if (seen.has(event.jobId)) continue;
+      seen.add(event.jobId);
+      if (!jobs.has(event.jobId)) unseen.add(event.jobId);
     }
     yield* readKnown(unseen, jobs);
     ignored += yield* applyRead(tx, jobs, read);
@@ -57,16 +66,27 @@ export function* applyEntries(
 function* applyRead(
   tx: ProjectionTransaction,
   jobs: KnownJobs,
-  entries: readonly FlatEntry[],
+  entries: readonly LoggedEvent<JobEvent>[],
 ): Step<number> {
   let ignored = 0;
-  for (const entry of entries) {
+  for (const logged of entries) {
+    const { event } = logged;
+    tx.seq = logged.seq;
+    const plain =
+      event.at < tx.nextAt
+        ? plainChange(tx, jobs.get(event.jobId), event, logged.leaseUntil)
+        : null;
+    if (plain) {
+      for (const statement of plain.statements) yield statement;
+      jobs.set(event.jobId, plain.known);
+      continue;
+    }
+    const entry = flatEntry(logged);
     const { change } = entry;
     if (!change) {
       ignored += 1;
       continue;
     }
-    tx.seq = entry.seq;
     tx.now = change.at;
     if (tx.nextAt <= tx.now) yield* passTime(tx);
     // The slots of a job that is gone are still held by its worker, which confirms like this, too.
@@ -85,10 +105,6 @@ function isIgnored(known: Known | undefined, entry: FlatEntry, change: FlatChang
   const event = { jobId, service: entry.service, name: change.name as EventName, version };
   const told = expectToken === null ? event : { ...event, token: expectToken };
   return ignoredReason(known ? standing(known) : null, told) !== null;
-}
-
-function standing({ service, slim: { id, state, version, token } }: Known): JobStanding {
-  return { id, service, state, version, token };
 }
 
 /** Applies an event that the fold accepts. */
@@ -312,11 +328,6 @@ function* leaveLine(slim: Slim, token: number | null): Step<boolean> {
   return false;
 }
 
-/** Whether a job was put in line before its time, and so needs a ticket when that comes. */
-function isDelayed({ runAt, updatedAt }: Slim): boolean {
-  return runAt > updatedAt;
-}
-
 /** A job that waits for its time needs a ticket when that comes. */
 function* delay(tx: ProjectionTransaction, slim: Slim): Step<void> {
   if (slim.state === "blocked" || !isDelayed(slim)) return;
@@ -331,9 +342,6 @@ function* delay(tx: ProjectionTransaction, slim: Slim): Step<void> {
 function dropDelayed({ n }: Slim) {
   return { sql: "DELETE FROM delayed WHERE n = ?", values: [n] };
 }
-
-/** Takes the lease of a job away. */
-export const deleteLease = "DELETE FROM leases WHERE id = ?";
 
 function dropLease({ id }: Slim) {
   return { sql: deleteLease, values: [id] };
