@@ -10,8 +10,8 @@ import { type Connection, walBytesMax } from "./driver.js";
 const roomBytes = 1024 * 1024;
 
 /**
- * After how many commits the length is looked at again. Where the file system notes times in full once somebody has looked
- * (Linux from 6.13 on), a look makes the next sync note the time of the last write, too, which takes it half as long again.
+ * After how many commits the length is looked at again. A look makes the next sync slower, as it seems because Linux from 6.13
+ * on then notes the time of the next write in full.
  */
 const lookEvery = 16;
 
