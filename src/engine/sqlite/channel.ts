@@ -5,7 +5,6 @@ import { Worker } from "node:worker_threads";
 import { type BatchAnswer, Batcher } from "../batching.js";
 import { type AppendOutcome, batchMax } from "../engine.js";
 import { storeError } from "./faults.js";
-import { pack, unpackReplies } from "./packing.js";
 import {
   type Operation,
   type Reply,
@@ -63,7 +62,7 @@ export class Channel<Asked extends Operation> {
       weigh,
     });
     this.#opened = this.#expect(0).then(({ replies }) => {
-      const [reply] = replies ?? [];
+      const [reply] = replies;
       if (reply && "fault" in reply) throw storeError(reply.fault, this.#url);
     });
     this.#opened.catch(() => {});
@@ -125,9 +124,9 @@ export class Channel<Asked extends Operation> {
     const id = this.#lastId;
     const now = this.#now();
     const answer = this.#expect(id);
-    if (this.#role === "writer") this.#post({ id, now, writes: pack(operations) });
+    if (this.#role === "writer") this.#post({ id, now, writes: operations });
     else this.#post({ id, now, reads: operations });
-    const replies = unpackReplies((await answer).replies, operations);
+    const { replies } = await answer;
     return replies.map((reply, index) => this.#answerOf(reply, operations[index]));
   }
 

@@ -34,16 +34,8 @@ export type Request<Write, Read> =
   | { readonly id: number; readonly now: number | null; readonly writes: readonly Write[] }
   | { readonly id: number; readonly now: number | null; readonly reads: readonly Read[] };
 
-/** Plain creates of several calls as one text; see `packing.ts`. */
-export interface PackedCreates {
-  readonly kind: "packed";
-  readonly text: string;
-  /** How many creates each call has. */
-  readonly sizes: readonly number[];
-}
-
 /** A request on its way to a thread. */
-export type Sent = Request<Operation | PackedCreates, Operation> | "close";
+export type Sent = Request<Operation, Operation> | "close";
 
 /** What became of one item, or of one read. */
 export type ItemReply = { readonly answer: unknown } | { readonly fault: Fault };
@@ -61,7 +53,6 @@ export interface Woke {
 /** The answer to a request; the first one, with id 0, says whether the file could be opened. */
 export interface Response {
   readonly id: number;
-  /** `null` where every item was appended. */
-  readonly replies: readonly Reply[] | null;
+  readonly replies: readonly Reply[];
   readonly woke: Woke | null;
 }

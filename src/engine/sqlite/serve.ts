@@ -13,7 +13,6 @@ import { type Fault, faultOf, isOfOneItem } from "./faults.js";
 import { readHead } from "./feed.js";
 import { LogRoom } from "./log-room.js";
 import { LogSync } from "./log-sync.js";
-import { packReplies, unpack } from "./packing.js";
 import {
   type ItemReply,
   type Operation,
@@ -78,7 +77,6 @@ export function serve<Write extends Operation, Read extends Operation>(
   }
 }
 
-/** A request with everything unpacked. */
 type Asked = Request<Operation, Operation>;
 
 /** How long a thread that has answered looks out for the next request before it goes to sleep. */
@@ -103,7 +101,7 @@ let broken: Fault | null = null;
  * row is answered before the bells are rung, and a lone write rings them first.
  */
 function listen(first: Sent): void {
-  let asked: Asked | "close" | undefined = opened(first);
+  let asked: Sent | undefined = counted(first);
   let isFollowing = performance.now() - answeredAt < 2 * lookoutMs;
   while (asked !== undefined && asked !== "close") {
     const response = isFollowing ? respond(asked) : respondAtOnce(asked);
@@ -117,9 +115,9 @@ function listen(first: Sent): void {
   if (asked === "close") close();
 }
 
-function opened(sent: Sent): Asked | "close" {
+function counted(request: Sent): Sent {
   received += 1;
-  return sent !== "close" && "writes" in sent ? { ...sent, writes: unpack(sent.writes) } : sent;
+  return request;
 }
 
 function isLone(request: Asked): boolean {
@@ -129,13 +127,13 @@ function isLone(request: Asked): boolean {
 }
 
 /** The next request, if it comes in time. */
-function nextWithin(ms: number): Asked | "close" | undefined {
+function nextWithin(ms: number): Sent | undefined {
   if (!port) return undefined;
   for (const end = performance.now() + ms; performance.now() < end; ) {
     for (let looks = 0; looks < looksMax; looks++) {
       if (Atomics.load(sentCount, 0) === received) continue;
       const mail = receiveMessageOnPort(port);
-      if (mail) return opened(mail.message as Sent);
+      if (mail) return counted(mail.message as Sent);
     }
   }
   return undefined;
@@ -188,7 +186,7 @@ function respond(request: Asked, sync: Sync = "with"): Response {
   const together = guard(() => commit(now, writes, sync));
   if ("answer" in together) {
     const { answers, woke } = together.answer as Committed;
-    return { id, replies: packReplies(answers.map((answer) => ({ answer }))), woke };
+    return { id, replies: answers.map((answer) => ({ answer })), woke };
   }
   if (!isOfOneItem(together.fault)) {
     return { id, replies: writes.map(() => together), woke: null };
