@@ -2,8 +2,8 @@
  * Where ids and randomness come from: the system, or a seed that a test or the simulator gives.
  */
 import { randomFillSync } from "node:crypto";
-import { monotonicFactory } from "ulid";
 import { systemClock } from "../engine/clock.js";
+import { createUlids } from "./ulid.js";
 
 /** Makes ids and random values. Ids sort by the time at which they were made. */
 export interface IdSource {
@@ -34,7 +34,7 @@ export function createIds(now: () => number): IdSource {
   }
 
   const random = () => pool.readUInt32LE(take(4)) / 2 ** 32;
-  const ulid = monotonicFactory(random);
+  const ulid = createUlids(random);
   const nextId = () => ulid(now());
   return {
     jobId: nextId,

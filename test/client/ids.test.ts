@@ -15,6 +15,25 @@ describe("ids", () => {
     expect(new Set(made).size).toBe(made.length);
   });
 
+  it("are ULIDs, which tell the millisecond at which they were made", () => {
+    const at = Date.UTC(2026, 10, 17, 9, 30, 15, 123);
+    const ids = createIds(() => at);
+    const letters = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+    for (const id of [ids.jobId(), ids.eventId()]) {
+      expect(id).toMatch(/^[0-9A-HJKMNP-TV-Z]{26}$/);
+      const told = [...id.slice(0, 10)].reduce(
+        (sum, letter) => sum * 32 + letters.indexOf(letter),
+        0,
+      );
+      expect(told).toBe(at);
+    }
+  });
+
+  it("differ between sources of the same millisecond", () => {
+    const made = Array.from({ length: 1_000 }, () => createIds(() => 1_000).jobId());
+    expect(new Set(made.map((id) => id.slice(10))).size).toBe(made.length);
+  });
+
   it("are valid names of jobs", () => {
     expect(nameProblem("id", systemIds.jobId())).toBeNull();
   });

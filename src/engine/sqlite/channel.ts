@@ -62,7 +62,7 @@ export class Channel<Asked extends Operation> {
       weigh,
     });
     this.#opened = this.#expect(0).then(({ replies }) => {
-      const [reply] = replies;
+      const [reply] = "toAll" in replies ? [replies.toAll] : replies;
       if (reply && "fault" in reply) throw storeError(reply.fault, this.#url);
     });
     this.#opened.catch(() => {});
@@ -127,6 +127,10 @@ export class Channel<Asked extends Operation> {
     if (this.#role === "writer") this.#post({ id, now, writes: operations });
     else this.#post({ id, now, reads: operations });
     const { replies } = await answer;
+    if ("toAll" in replies) {
+      const same = this.#answerOf(replies.toAll, operations[0]);
+      return operations.map(() => same);
+    }
     return replies.map((reply, index) => this.#answerOf(reply, operations[index]));
   }
 

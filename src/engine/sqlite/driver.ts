@@ -27,6 +27,8 @@ const projectionCacheKibibytes = 65_536;
 export interface Connection {
   run<Value>(step: Step<Value>): Value;
   exec(sql: string): void;
+  /** Whether another connection has written since this was last asked; also when it is asked for the first time. */
+  isChangedByOthers(): boolean;
   /** Whether commits of a store return when they are on disk, as they do at first, or are synced by somebody else. */
   syncWithCommit(isWanted: boolean): void;
   close(): void;
@@ -177,6 +179,7 @@ function connection(database: Database): Connection {
     return statement;
   };
   let isSynced = true;
+  let dataVersion: unknown;
   return {
     syncWithCommit: (isWanted) => {
       if (isWanted === isSynced) return;
@@ -199,8 +202,18 @@ function connection(database: Database): Connection {
       }
     },
     exec: (sql) => void (prepared.get(sql) ?? prepare({ sql, values: [] })).run(),
+    isChangedByOthers: () => {
+      const before = dataVersion;
+      dataVersion = (prepared.get(readDataVersion) ?? prepare({ sql: readDataVersion, values: [] }))
+        .pluck()
+        .get();
+      return dataVersion !== before;
+    },
     close: () => void database.close(),
   };
 }
+
+/** A number that changes with each commit of another connection, and with none of one's own. */
+const readDataVersion = "PRAGMA data_version";
 
 const noRows: readonly SqlRow[] = [];

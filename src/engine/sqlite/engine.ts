@@ -36,7 +36,13 @@ import type { Queries, QueryName } from "../query.js";
 import type { RecordWrite, StoredRecord, SwapOutcome } from "../record.js";
 import { flatChange, isNote, noteChange } from "../sql/change.js";
 import { Commits } from "../sql/commits.js";
-import { isPlainCreate, isPlainEnd, plainCreate, plainEnd } from "../sql/plain.js";
+import {
+  isPlainCreate,
+  isPlainEnd,
+  type PlainCreate,
+  plainCreate,
+  plainEnd,
+} from "../sql/plain.js";
 import { loadedJob } from "../sql/read.js";
 import {
   createdValues,
@@ -286,13 +292,15 @@ class SqliteEngine implements Engine {
     return (await this.#writer.call({ kind, items } as Write)) as Writes[Kind]["answer"];
   }
 
-  async #send(write: AppendWrite, tx?: CallerTransaction): Promise<readonly AppendOutcome[]> {
-    if (write.items.length === 0) return [];
-    if (tx !== undefined) {
-      this.#refuseClosed();
-      return this.#enlisted.write(tx, write);
-    }
-    return (await this.#writer.call(write)) as readonly AppendOutcome[];
+  #send(write: AppendWrite, tx?: CallerTransaction): Promise<readonly AppendOutcome[]> {
+    if (write.items.length === 0) return Promise.resolve([]);
+    if (tx !== undefined) return this.#enlist(write, tx);
+    return this.#writer.call(write) as Promise<readonly AppendOutcome[]>;
+  }
+
+  async #enlist(write: AppendWrite, tx: CallerTransaction): Promise<readonly AppendOutcome[]> {
+    this.#refuseClosed();
+    return this.#enlisted.write(tx, write);
   }
 
   async #read<Kind extends keyof Reads>(
@@ -329,8 +337,15 @@ type AppendWrite = Extract<Write, { kind: "create" | "append" | "end" | "settle"
 
 /** Appends as one operation; plain creates take the short way. */
 function appendWrite(changes: readonly Change[]): AppendWrite {
-  if (changes.every(isPlainCreate)) return { kind: "create", items: changes.map(plainCreate) };
+  if (changes.every(isPlainCreate)) return { kind: "create", items: plainCreates(changes) };
   return { kind: "append", items: changes.map(flatChange) };
+}
+
+/** Pushed, not mapped, because they are sent to a thread (see `Batcher`). */
+function plainCreates(changes: readonly Change[]): readonly PlainCreate[] {
+  const items: PlainCreate[] = [];
+  for (const change of changes) items.push(plainCreate(change));
+  return items;
 }
 
 /** Settlements as one operation; plain ends take the short way. */

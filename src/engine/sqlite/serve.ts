@@ -109,7 +109,7 @@ function listen(first: Sent): void {
     if (isFollowing) ring(response.woke);
     if ("writes" in asked) room?.keep(connection);
     answeredAt = performance.now();
-    asked = isFollowing && isLone(asked) ? nextWithin(lookoutMs) : undefined;
+    asked = isFollowing && isLone(asked) ? nextWithin(lookoutMs) : next();
     isFollowing = true;
   }
   if (asked === "close") close();
@@ -128,15 +128,20 @@ function isLone(request: Asked): boolean {
 
 /** The next request, if it comes in time. */
 function nextWithin(ms: number): Sent | undefined {
-  if (!port) return undefined;
   for (const end = performance.now() + ms; performance.now() < end; ) {
     for (let looks = 0; looks < looksMax; looks++) {
-      if (Atomics.load(sentCount, 0) === received) continue;
-      const mail = receiveMessageOnPort(port);
-      if (mail) return counted(mail.message as Sent);
+      const request = next();
+      if (request !== undefined) return request;
     }
   }
   return undefined;
+}
+
+/** The next request, if it is there already. */
+function next(): Sent | undefined {
+  if (!port || Atomics.load(sentCount, 0) === received) return undefined;
+  const mail = receiveMessageOnPort(port);
+  return mail && counted(mail.message as Sent);
 }
 
 function close(): void {
@@ -186,12 +191,23 @@ function respond(request: Asked, sync: Sync = "with"): Response {
   const together = guard(() => commit(now, writes, sync));
   if ("answer" in together) {
     const { answers, woke } = together.answer as Committed;
-    return { id, replies: answers.map((answer) => ({ answer })), woke };
+    return { id, replies: repliesOf(answers), woke };
   }
   if (!isOfOneItem(together.fault)) {
     return { id, replies: writes.map(() => together), woke: null };
   }
   return { id, ...commitApart(now, writes, sync) };
+}
+
+/** The answers as replies, or as one where all say the same of one item each. */
+function repliesOf(answers: Committed["answers"]): Response["replies"] {
+  const [first] = answers;
+  if (
+    first?.length === 1 &&
+    answers.every(({ length, 0: item }) => length === 1 && item === first[0])
+  )
+    return { toAll: { answer: first } };
+  return answers.map((answer) => ({ answer }));
 }
 
 /** Carries out a read. The feed tells nothing that is not on disk yet, because whoever follows it remembers positions. */
@@ -213,8 +229,11 @@ function machineNow(): number {
   return latest;
 }
 
+/** The position of the newest event after the last commit of this thread, unless something failed since. */
+let head: number | null = null;
+
 interface Committed {
-  readonly answers: readonly unknown[];
+  readonly answers: readonly (readonly unknown[])[];
   readonly woke: Woke;
 }
 
@@ -226,13 +245,16 @@ function commit(given: number | null, writes: readonly Operation[], sync: Sync):
     const woke = { ready: false, ended: false, cancel: false };
     // Others may have held the file for long, so the time is taken only now.
     const now = given ?? machineNow();
-    const seq = connection.run(readHead());
+    if (connection.isChangedByOthers()) head = null;
+    const seq = head ?? connection.run(readHead());
     const tx: Transaction = { dialect: sqliteDialect, now, seq, eventId, lanes, woke };
     const answers = connection.run(skills.writeAll(tx, writes));
     connection.exec("COMMIT");
+    head = tx.seq;
     return { answers, woke };
   } catch (error) {
     lanes.clear();
+    head = null;
     rollback();
     throw error;
   }
@@ -264,7 +286,7 @@ function commitApart(
         continue;
       }
       const done = alone.answer as Committed;
-      items.push({ answer: (done.answers[0] as unknown[])[0] });
+      items.push({ answer: done.answers[0]?.[0] });
       woke.ready ||= done.woke.ready;
       woke.ended ||= done.woke.ended;
       woke.cancel ||= done.woke.cancel;
