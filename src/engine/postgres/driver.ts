@@ -159,10 +159,10 @@ export class Database {
   }
 
   /**
-   * Runs an operation of one statement, and when that has committed sends a notification, on the same connection and
-   * without waiting for the answer in between.
+   * Runs an operation of one statement, and when that has committed sends a notification if there is one, on the same
+   * connection and without waiting for the answer in between.
    */
-  runAndNotify<Value>(step: Step<Value>, notice: Notice): Promise<Value> {
+  runAndNotify<Value>(step: Step<Value>, notice: Notice | null): Promise<Value> {
     return this.#guard(async () => {
       const client = await this.#pool.connect();
       let lost: Error | undefined;
@@ -171,7 +171,7 @@ export class Database {
         sendTogether(client);
         const answer = client.query(this.query(statement));
         // A notification that cannot be sent is a hint lost, no more.
-        notified = client.query(this.query(notification(notice))).catch(() => {});
+        if (notice) notified = client.query(this.query(notification(notice))).catch(() => {});
         return (await answer).rows as readonly SqlRow[];
       };
       try {

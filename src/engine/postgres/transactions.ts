@@ -23,8 +23,11 @@ export type Operation<Value> = (tx: PostgresTransaction) => Step<Value>;
 /** How others are told what a committed transaction did. */
 export interface Hints {
   tell(woke: PostgresTransaction["woke"]): void;
-  /** The notification that something may be claimable, for whoever sends it with the statement that makes it so. */
-  ready(): Notice;
+  /**
+   * The notification that something may be claimable, for whoever sends it with the statement that makes it so. None while
+   * notifications rest, and then this is told as everything else is.
+   */
+  ready(): Notice | null;
   /** Other processes were told of this. */
   told(woke: PostgresTransaction["woke"]): void;
 }
@@ -62,8 +65,10 @@ export class Transactions {
   /** Carries out an operation that is a single statement, which needs no transaction around it, and makes jobs claimable. */
   async statement<Value>(operation: Operation<Value>): Promise<Value> {
     const tx = this.begin(this.#database.now());
-    const value = await this.#database.runAndNotify(operation(tx), this.#hints.ready());
-    this.#hints.told(tx.woke);
+    const notice = this.#hints.ready();
+    const value = await this.#database.runAndNotify(operation(tx), notice);
+    if (notice) this.#hints.told(tx.woke);
+    else this.#hints.tell(tx.woke);
     return value;
   }
 
