@@ -49,13 +49,13 @@ const shared: ReadonlySet<string> = new Set([
  * table, each of them would be stored first.
  */
 function insertAll(areAlike: boolean): string {
-  const valueOf = (name: string, type: string) =>
+  const placeOf = (name: string, type: string) =>
     areAlike && shared.has(name) ? `?::${type}` : `unnest(${array(type)})`;
   const sent = Object.entries(types).filter(([name]) => !areAlike || name !== "run_at");
   const stored = areAlike ? given.replace("run_at", "created_at") : given;
   return `WITH stored AS (
     INSERT INTO jobs (${columns}) SELECT nextval('events_seq'), ${stored}, 'pending'
-    FROM (SELECT ${sent.map(([name, type]) => `${valueOf(name, type)} AS ${name}`).join(", ")}) AS i
+    FROM (SELECT ${sent.map(([name, type]) => `${placeOf(name, type)} AS ${name}`).join(", ")}) AS i
     RETURNING n, id, lane, priority, run_at, created_at, deadline
   ),
   lined AS (${lineUp} FROM stored)

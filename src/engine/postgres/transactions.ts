@@ -7,7 +7,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { StoreError } from "../errors.js";
 import { promoteKey } from "../sql/slim.js";
 import type { Step } from "../sql/statement.js";
-import { type Database, type Notice, run } from "./driver.js";
+import { type Database, type Notice, type Purpose, run } from "./driver.js";
 import { isOfOneItem, isPassing } from "./faults.js";
 import { finished, newTransaction, type PostgresTransaction } from "./transaction.js";
 
@@ -53,11 +53,11 @@ export class Transactions {
   }
 
   /** Carries out an operation once. What it throws is as the driver gave it. */
-  async once<Value>(operation: Operation<Value>): Promise<Value> {
+  async once<Value>(operation: Operation<Value>, purpose?: Purpose): Promise<Value> {
     const { tx, value } = await this.#database.transaction(async (session, now) => {
       const begun = this.begin(now);
       return { tx: begun, value: await run(session, finished(begun, operation)) };
-    });
+    }, purpose);
     this.after(tx);
     return value;
   }
@@ -73,10 +73,10 @@ export class Transactions {
   }
 
   /** Carries out an operation, again if others got in its way. */
-  async again<Value>(operation: Operation<Value>): Promise<Value> {
+  async again<Value>(operation: Operation<Value>, purpose?: Purpose): Promise<Value> {
     for (let tries = 1; ; tries++) {
       try {
-        return await this.once(operation);
+        return await this.once(operation, purpose);
       } catch (error) {
         if (tries === triesMax || !isPassing(error)) throw error;
         await sleep(Math.random() * Math.min(2 ** tries, pauseMaxMs));
