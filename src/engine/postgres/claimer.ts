@@ -12,8 +12,12 @@ import { claimPlain, type PlainClaim } from "./plain-claim.js";
 import type { PostgresTransaction } from "./transaction.js";
 import type { Transactions } from "./transactions.js";
 
-/** How often a claim with places to spare looks for keys whose next job was not let in. */
+/**
+ * How often a claim with places to spare looks for keys whose next job was not let in. Jobs that are there do not wait for
+ * that: a claim that found none looks, and only when there has been no such claim for long any other.
+ */
 const sweepEveryMs = 5_000;
+const sweepLateMs = 30_000;
 
 export class Claimer {
   readonly #transactions: Transactions;
@@ -28,16 +32,27 @@ export class Claimer {
 
   /** Claims jobs of lanes whose numbers are known. */
   async claim(ask: ClaimAsk): Promise<ClaimAnswer> {
-    const now = performance.now();
-    const sweep = this.#isIdle && now - this.#sweptAt >= sweepEveryMs;
-    if (sweep) this.#sweptAt = now;
-    const answer = sweep ? await this.#claimInSteps(ask, true) : await this.#claimAtOnce(ask);
+    const mayLook = this.#isIdle;
+    const isLate = mayLook && this.#isSweepDue(sweepLateMs);
+    let answer = isLate ? await this.#sweep(ask) : await this.#claimAtOnce(ask);
+    const foundNone = answer.jobs.length === 0;
+    if (mayLook && foundNone && this.#isSweepDue(sweepEveryMs)) answer = await this.#sweep(ask);
     this.#isIdle = answer.jobs.length < ask.limit;
     return answer;
   }
 
+  #isSweepDue(afterMs: number): boolean {
+    return performance.now() - this.#sweptAt >= afterMs;
+  }
+
+  #sweep(ask: ClaimAsk): Promise<ClaimAnswer> {
+    this.#sweptAt = performance.now();
+    return this.#claimInSteps(ask, true);
+  }
+
   async #claimAtOnce(ask: ClaimAsk): Promise<ClaimAnswer> {
-    const { answer, isWhole } = await this.#transactions.again((tx) => this.#takeFirst(tx, ask));
+    const take = (tx: PostgresTransaction) => this.#takeFirst(tx, ask);
+    const { answer, isWhole } = await this.#transactions.again(take, "claim");
     if (isWhole) return answer;
     const { jobs } = answer;
     try {

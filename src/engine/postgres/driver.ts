@@ -24,6 +24,9 @@ export interface Session {
   execute(statement: Statement): Promise<readonly SqlRow[]>;
 }
 
+/** Calls whose statements take a server milliseconds to plan. Each session plans them anew. */
+export type Purpose = "claim" | "create";
+
 /** A notification to all who listen on a channel. */
 export interface Notice {
   readonly channel: string;
@@ -65,6 +68,7 @@ export class Database {
   readonly #clock = new ServerClock();
   readonly #given: (() => number) | null;
   readonly #texts: StatementTexts;
+  readonly #lastFor = new Map<Purpose, PoolClient>();
   #isClosed = false;
   #storeId = "";
   /** The name of the table that tells this place from others. */
@@ -159,19 +163,19 @@ export class Database {
   }
 
   /**
-   * Runs an operation of one statement, and when that has committed sends a notification, on the same connection and
-   * without waiting for the answer in between.
+   * Runs an operation of one statement, and when that has committed sends a notification if there is one, on the same
+   * connection and without waiting for the answer in between.
    */
-  runAndNotify<Value>(step: Step<Value>, notice: Notice): Promise<Value> {
+  runAndNotify<Value>(step: Step<Value>, notice: Notice | null): Promise<Value> {
     return this.#guard(async () => {
-      const client = await this.#pool.connect();
+      const client = await this.#connect("create");
       let lost: Error | undefined;
       let notified: Promise<unknown> = Promise.resolve();
       const execute: Session["execute"] = async (statement) => {
         sendTogether(client);
         const answer = client.query(this.query(statement));
         // A notification that cannot be sent is a hint lost, no more.
-        notified = client.query(this.query(notification(notice))).catch(() => {});
+        if (notice) notified = client.query(this.query(notification(notice))).catch(() => {});
         return (await answer).rows as readonly SqlRow[];
       };
       try {
@@ -201,9 +205,12 @@ export class Database {
    * waiting for the answer to what was sent before, the begin and the commit included. Work that is a single statement
    * needs neither, where the session has the settings.
    */
-  transaction<Value>(work: (session: Session, now: number) => Promise<Value>): Promise<Value> {
+  transaction<Value>(
+    work: (session: Session, now: number) => Promise<Value>,
+    purpose?: Purpose,
+  ): Promise<Value> {
     return this.#guard(async () => {
-      const client = await this.#pool.connect();
+      const client = await this.#connect(purpose);
       const sent: Promise<unknown>[] = [];
       const send = (query: string | QueryConfig) => {
         sendTogether(client);
@@ -250,6 +257,16 @@ export class Database {
         client.release(lost);
       }
     });
+  }
+
+  /** A connection: the one that last served the same purpose, if it is free. */
+  async #connect(purpose: Purpose | undefined): Promise<PoolClient> {
+    if (purpose === undefined) return this.#pool.connect();
+    const last = this.#lastFor.get(purpose);
+    if (last) giveNext(this.#pool, last);
+    const client = await this.#pool.connect();
+    this.#lastFor.set(purpose, client);
+    return client;
   }
 
   /** Begins a transaction, and learns the server's time from that. */
@@ -303,6 +320,13 @@ export class Database {
   storeError(error: unknown): StoreError {
     return storeError(error, this.#address.where);
   }
+}
+
+/** Lets a pool that gives the connection which was freed last give another one next, if that is free. */
+function giveNext(pool: Pool, client: PoolClient): void {
+  const { _idle: idle } = pool as unknown as { _idle?: { readonly client: PoolClient }[] };
+  const place = idle?.findIndex((item) => item.client === client) ?? -1;
+  if (idle && place >= 0) idle.push(...idle.splice(place, 1));
 }
 
 /**

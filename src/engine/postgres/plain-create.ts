@@ -29,21 +29,43 @@ const one = Object.values(types)
   .join(", ");
 const columns = `n, ${given}, created_state`;
 
+/** Puts stored jobs in line; where they come from follows. */
+const lineUp = `
+    INSERT INTO ready (n, id, lane, rank, run_at, state, version, run, tries, token, deadline, updated_at, noted)
+    SELECT n, id, lane, -priority, run_at, 'pending', 1, 1, 0, 0, deadline, created_at, 0`;
+
+/** What the jobs of most batches have in common, and is sent once then. They are due when they are created, too. */
+const shared: ReadonlySet<string> = new Set([
+  "lane",
+  "priority",
+  "deadline",
+  "max_tries",
+  "created_by",
+]);
+
 /**
  * Stores all jobs, or fails if an id is taken: by a job, or by a deleted one whose worker has not let go, where the division
- * fails. Without joins it is planned once for any number of jobs.
+ * fails. Without joins it is planned once for any number of jobs. Lists are taken apart among the columns of a row: as a
+ * table, each of them would be stored first.
  */
-const insertAll = `WITH input AS MATERIALIZED (SELECT nextval('events_seq') AS n, i.* FROM ${input}),
-  stored AS (
-    INSERT INTO jobs (${columns}) SELECT n, ${given}, 'pending' FROM input
+function insertAll(areAlike: boolean): string {
+  const placeOf = (name: string, type: string) =>
+    areAlike && shared.has(name) ? `?::${type}` : `unnest(${array(type)})`;
+  const sent = Object.entries(types).filter(([name]) => !areAlike || name !== "run_at");
+  const stored = areAlike ? given.replace("run_at", "created_at") : given;
+  return `WITH stored AS (
+    INSERT INTO jobs (${columns}) SELECT nextval('events_seq'), ${stored}, 'pending'
+    FROM (SELECT ${sent.map(([name, type]) => `${placeOf(name, type)} AS ${name}`).join(", ")}) AS i
+    RETURNING n, id, lane, priority, run_at, created_at, deadline
   ),
-  lined AS (
-    INSERT INTO ready (n, id, lane, rank, run_at, state, version, run, tries, token, deadline, updated_at, noted)
-    SELECT n, id, lane, -priority, run_at, 'pending', 1, 1, 0, 0, deadline, created_at, 0 FROM input
-  )
+  lined AS (${lineUp} FROM stored)
   SELECT 1 / (1 - held.count) FROM (
     SELECT count(*) FROM (SELECT 1 FROM slots WHERE job = ANY(${array("text")}) AND until IS NOT NULL AND until > ? LIMIT 1) AS held
   ) AS held`;
+}
+
+const insertAlike = insertAll(true);
+const insertUnlike = insertAll(false);
 
 /** Creates plain jobs, all of them or none: it fails where an id is taken. */
 export function* createAllPlain(
@@ -51,10 +73,12 @@ export function* createAllPlain(
   items: readonly PlainCreate[],
 ): Step<readonly AppendOutcome[]> {
   const [first] = items;
-  if (first && items.length === 1) return [yield* createOne(tx, first)];
-  const lists = columnsOf(tx, items);
-  const values = [...lists, lists[0] ?? "", tx.now];
-  yield { sql: insertAll, values, raw: true, planned: true };
+  if (first === undefined) return [];
+  if (items.length === 1) return [yield* createOne(tx, first)];
+  const areAlike = items.every((item) => isAlike(item, first));
+  const lists = areAlike ? alikeColumns(tx, items, first) : columnsOf(tx, items);
+  const values = [...lists, lists[0] as string, tx.now];
+  yield { sql: areAlike ? insertAlike : insertUnlike, values, raw: true, planned: true };
   tx.woke.ready = true;
   return items.map(() => appended);
 }
@@ -66,10 +90,7 @@ const insert = `WITH input AS MATERIALIZED (SELECT nextval('events_seq') AS n, i
     WHERE NOT EXISTS (SELECT 1 FROM slots WHERE job = input.id AND until IS NOT NULL AND until > ?)
     ON CONFLICT (id) DO NOTHING RETURNING n
   ),
-  lined AS (
-    INSERT INTO ready (n, id, lane, rank, run_at, state, version, run, tries, token, deadline, updated_at, noted)
-    SELECT n, id, lane, -priority, run_at, 'pending', 1, 1, 0, 0, deadline, created_at, 0 FROM input JOIN stored USING (n)
-  )
+  lined AS (${lineUp} FROM input JOIN stored USING (n))
   SELECT id FROM input WHERE n NOT IN (SELECT n FROM stored)`;
 
 /** The same for one job, without lists to take apart and join. */
@@ -79,10 +100,7 @@ const insertOne = `WITH stored AS (
     WHERE NOT EXISTS (SELECT 1 FROM slots WHERE job = i.id AND until IS NOT NULL AND until > ?)
     ON CONFLICT (id) DO NOTHING RETURNING n, id, lane, priority, run_at, created_at, deadline
   ),
-  lined AS (
-    INSERT INTO ready (n, id, lane, rank, run_at, state, version, run, tries, token, deadline, updated_at, noted)
-    SELECT n, id, lane, -priority, run_at, 'pending', 1, 1, 0, 0, deadline, created_at, 0 FROM stored
-  )
+  lined AS (${lineUp} FROM stored)
   SELECT n FROM stored`;
 
 const appended: AppendOutcome = { outcome: "appended" };
@@ -91,6 +109,21 @@ const exists: AppendOutcome = { outcome: "exists" };
 /** How many columns the table of creates has, and the first member of a create that is one as it stands. */
 const width = 11;
 const plainFrom = 5;
+
+/** Where the values of columns stand in a create. Four members make the lane. */
+const memberOf = {
+  id: 0,
+  priority: 5,
+  run_at: 6,
+  created_at: 7,
+  deadline: 8,
+  max_tries: 9,
+  context: 10,
+  created_id: 11,
+  created_by: 12,
+  created_body: 13,
+} as const;
+const sharedMembers = [1, 2, 3, 4, 5, 8, 9, 12] as const;
 
 /** Creates plain jobs; one whose id is taken is left out and told so. Of two with the same id, one is stored. */
 export function* createPlain(
@@ -121,6 +154,33 @@ function columnsOf(tx: Transaction, items: readonly PlainCreate[]): readonly str
       set(row, member - plainFrom + 2, item[member] as SqlValue);
   }
   return columns.map(list);
+}
+
+/** Whether a create has in common with another what alike ones share, and is due when it is created. */
+function isAlike(item: PlainCreate, first: PlainCreate): boolean {
+  for (const member of sharedMembers) if (item[member] !== first[member]) return false;
+  return item[memberOf.run_at] === item[memberOf.created_at];
+}
+
+/** Alike creates, in the order of their statement's columns: lists where they differ, and once what they share. */
+function alikeColumns(
+  tx: Transaction,
+  items: readonly PlainCreate[],
+  first: PlainCreate,
+): readonly SqlValue[] {
+  const listOf = (member: number) => list(items.map((item) => item[member] as SqlValue));
+  return [
+    listOf(memberOf.id),
+    laneOf(tx, first),
+    first[memberOf.priority],
+    listOf(memberOf.created_at),
+    first[memberOf.deadline],
+    first[memberOf.max_tries],
+    listOf(memberOf.context),
+    listOf(memberOf.created_id),
+    first[memberOf.created_by],
+    listOf(memberOf.created_body),
+  ];
 }
 
 function* createOne(tx: Transaction, item: PlainCreate): Step<AppendOutcome> {

@@ -29,7 +29,25 @@ export function newTransaction(parts: TransactionParts): PostgresTransaction {
   const woke = { ready: false, ended: false, cancel: false };
   const removed: number[] = [];
   const locked = new Set<string>();
-  const dialect: Dialect = {
+  let dialect: Dialect | undefined;
+  return {
+    ...parts,
+    // Plain creates, claims and ends need none.
+    get dialect() {
+      dialect ??= dialectOf(locked, removed);
+      return dialect;
+    },
+    seq: 0,
+    woke,
+    locked,
+    late: new Set(),
+    removed,
+  };
+}
+
+/** The dialect of one transaction, which remembers what it has locked and removed. */
+function dialectOf(locked: Set<string>, removed: number[]): Dialect {
+  return {
     ...postgresDialect,
     *lockKey(hash) {
       if (locked.has(hash)) return;
@@ -41,7 +59,6 @@ export function newTransaction(parts: TransactionParts): PostgresTransaction {
       removed.push(n);
     },
   };
-  return { ...parts, dialect, seq: 0, woke, locked, late: new Set(), removed };
 }
 
 /** Carries out an operation, and then what it has left for the end of its transaction. */

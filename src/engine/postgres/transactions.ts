@@ -7,7 +7,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { StoreError } from "../errors.js";
 import { promoteKey } from "../sql/slim.js";
 import type { Step } from "../sql/statement.js";
-import { type Database, type Notice, run } from "./driver.js";
+import { type Database, type Notice, type Purpose, run } from "./driver.js";
 import { isOfOneItem, isPassing } from "./faults.js";
 import { finished, newTransaction, type PostgresTransaction } from "./transaction.js";
 
@@ -23,8 +23,11 @@ export type Operation<Value> = (tx: PostgresTransaction) => Step<Value>;
 /** How others are told what a committed transaction did. */
 export interface Hints {
   tell(woke: PostgresTransaction["woke"]): void;
-  /** The notification that something may be claimable, for whoever sends it with the statement that makes it so. */
-  ready(): Notice;
+  /**
+   * The notification that something may be claimable, for whoever sends it with the statement that makes it so. None while
+   * notifications rest, and then this is told as everything else is.
+   */
+  ready(): Notice | null;
   /** Other processes were told of this. */
   told(woke: PostgresTransaction["woke"]): void;
 }
@@ -50,11 +53,11 @@ export class Transactions {
   }
 
   /** Carries out an operation once. What it throws is as the driver gave it. */
-  async once<Value>(operation: Operation<Value>): Promise<Value> {
+  async once<Value>(operation: Operation<Value>, purpose?: Purpose): Promise<Value> {
     const { tx, value } = await this.#database.transaction(async (session, now) => {
       const begun = this.begin(now);
       return { tx: begun, value: await run(session, finished(begun, operation)) };
-    });
+    }, purpose);
     this.after(tx);
     return value;
   }
@@ -62,16 +65,18 @@ export class Transactions {
   /** Carries out an operation that is a single statement, which needs no transaction around it, and makes jobs claimable. */
   async statement<Value>(operation: Operation<Value>): Promise<Value> {
     const tx = this.begin(this.#database.now());
-    const value = await this.#database.runAndNotify(operation(tx), this.#hints.ready());
-    this.#hints.told(tx.woke);
+    const notice = this.#hints.ready();
+    const value = await this.#database.runAndNotify(operation(tx), notice);
+    if (notice) this.#hints.told(tx.woke);
+    else this.#hints.tell(tx.woke);
     return value;
   }
 
   /** Carries out an operation, again if others got in its way. */
-  async again<Value>(operation: Operation<Value>): Promise<Value> {
+  async again<Value>(operation: Operation<Value>, purpose?: Purpose): Promise<Value> {
     for (let tries = 1; ; tries++) {
       try {
-        return await this.once(operation);
+        return await this.once(operation, purpose);
       } catch (error) {
         if (tries === triesMax || !isPassing(error)) throw error;
         await sleep(Math.random() * Math.min(2 ** tries, pauseMaxMs));

@@ -12,6 +12,12 @@ import type { Notice } from "./driver.js";
 const reconnectMinMs = 500;
 const reconnectMaxMs = 30_000;
 
+/**
+ * How long notifications rest after one. Whoever creates one job after the other so has one of several creates followed by
+ * one, and a job that comes meanwhile is told that much later at most.
+ */
+const restMs = 2;
+
 const topics: readonly WakeTopic[] = ["ready", "ended", "cancel"];
 
 /** What the wake-ups need. */
@@ -37,7 +43,10 @@ export class Wake {
     cancel: new Set(),
   };
   readonly #pending = new Set<WakeTopic>();
-  #isSending = false;
+  /** Monotonic, and of this process: others are as real as the server, whatever clock the store was given. */
+  #restsUntil = Number.NEGATIVE_INFINITY;
+  #endRest = () => {};
+  #sending: Promise<void> | null = null;
   #client: Client | null = null;
   #isListening = false;
   #reconnectMs = reconnectMinMs;
@@ -61,11 +70,11 @@ export class Wake {
     };
   }
 
-  /** Tells this process at once, and others with the next notification: one is under way at a time. */
+  /** Tells this process at once, and others with the next notification: one is under way at a time, and then they rest. */
   hint(woke: Woke): void {
     this.hintHere(woke);
     for (const topic of topics) if (woke[topic]) this.#pending.add(topic);
-    if (this.#pending.size > 0) void this.#send();
+    if (this.#pending.size > 0) this.#sending ??= this.#send();
   }
 
   /** Tells this process alone, because others have been told. */
@@ -73,14 +82,19 @@ export class Wake {
     for (const topic of topics) if (woke[topic]) this.#call(topic);
   }
 
-  /** The notification of topics, for whoever sends it right behind the commit that it tells of. */
-  notice(...woke: WakeTopic[]): Notice {
-    return { channel: this.#options.channel, payload: [this.#sender, ...woke].join(" ") };
+  /** The notification of a topic, for whoever sends it right behind the commit that it tells of. While they rest there is none. */
+  notice(topic: WakeTopic): Notice | null {
+    if (performance.now() < this.#restsUntil) return null;
+    this.#pending.add(topic);
+    return this.#take();
   }
 
+  /** Tells others what they have not been told, and listens no more. */
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#callOff?.();
+    this.#endRest();
+    await this.#sending;
     const client = this.#client;
     this.#client = null;
     if (client === null) return;
@@ -93,15 +107,28 @@ export class Wake {
   }
 
   async #send(): Promise<void> {
-    if (this.#isSending) return;
-    this.#isSending = true;
-    while (this.#pending.size > 0 && !this.#isClosed) {
-      const notice = this.notice(...this.#pending);
-      this.#pending.clear();
+    while (this.#pending.size > 0) {
+      const restsMs = this.#isClosed ? 0 : this.#restsUntil - performance.now();
+      if (restsMs > 0) await this.#rest(restsMs);
       // A notification that cannot be sent is a hint lost, no more.
-      await this.#options.notify(notice).catch(() => {});
+      else await this.#options.notify(this.#take()).catch(() => {});
     }
-    this.#isSending = false;
+    this.#sending = null;
+  }
+
+  /** The notification of everything that others have not been told. */
+  #take(): Notice {
+    const payload = [this.#sender, ...this.#pending].join(" ");
+    this.#pending.clear();
+    this.#restsUntil = performance.now() + restMs;
+    return { channel: this.#options.channel, payload };
+  }
+
+  #rest(forMs: number): Promise<void> {
+    return new Promise((resolve) => {
+      this.#endRest = resolve;
+      setTimeout(resolve, forMs);
+    });
   }
 
   async #connect(): Promise<void> {

@@ -123,6 +123,7 @@ export function blockedStatement(service: string, limit: number): Statement {
         OR EXISTS (SELECT 1 FROM blockers b WHERE b.n = w.n AND b.strict = 1 AND ${blockerState} NOT IN ('open', 'completed')))
       ORDER BY w.n LIMIT ?`,
     values: [service, limit],
+    planned: true,
   };
 }
 

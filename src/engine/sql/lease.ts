@@ -76,6 +76,7 @@ function dueStatement(now: number, ask: Exclude<DueAsk, RetentionAsk>, limit: nu
         sql: `SELECT s.id, s.version, s.token, l.service, l.type FROM leases s JOIN lanes l ON l.id = s.lane
           WHERE s.until <= ? AND s.blocked = 0 AND l.service = ? ORDER BY s.until, s.id LIMIT ?`,
         values: [now, ask.service, limit],
+        planned: true,
       };
     case "blocked":
       return blockedStatement(ask.service, limit);
@@ -87,6 +88,7 @@ function dueStatement(now: number, ask: Exclude<DueAsk, RetentionAsk>, limit: nu
             UNION ALL SELECT id, lane, version, token, deadline FROM leases WHERE deadline <= ?
           ) AS s JOIN lanes l ON l.id = s.lane WHERE l.service = ? ORDER BY s.deadline, s.id LIMIT ?`,
         values: [now, now, now, ask.service, limit],
+        planned: true,
       };
   }
 }

@@ -21,7 +21,7 @@ export function recordFromRow(row: SqlRow): StoredRecord {
 
 /** Reads a record that has not run out. */
 export function* readRecord(now: number, id: string): Step<StoredRecord | null> {
-  const [row] = yield { sql: selectRecord, values: [id, now] };
+  const [row] = yield { sql: selectRecord, values: [id, now], planned: true };
   return row ? recordFromRow(row) : null;
 }
 

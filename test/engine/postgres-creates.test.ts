@@ -1,0 +1,109 @@
+// Creates of one batch are one statement on PostgreSQL, which is sent once what they have in common. Whatever they share
+// or differ in, each is stored as it was decided.
+import { type Engine, openEngine } from "millrace";
+import { describe, expect, it, onTestFinished } from "vitest";
+import type { EventOf } from "#millrace/core/event.js";
+import { execute, freshSchema } from "../support/postgres.js";
+
+type Creation = EventOf<"created">;
+
+const at = 1_000;
+const traceId = "0af7651916cd43dd8448eb211c80319c";
+const traceparent = `00-${traceId}-b7ad6b7169203331-01`;
+
+function creation(id: string, differs: Partial<Creation> = {}): Creation {
+  return {
+    name: "created",
+    ...{ jobId: id, service: "shop", type: "send", id: `e-${id}`, actor: "client:one", at },
+    ...{ version: 1, run: 1, tries: 0, state: "pending", previousState: null },
+    context: { requestId: id, traceId, traceparent },
+    ...{ typeVersion: 1, queue: "send", payload: { to: id }, maxTries: 5, priority: 0, runAt: at },
+    ...{ deadLetter: true, tags: [], blockers: [] },
+    ...differs,
+  };
+}
+
+async function openStore() {
+  const { url, schema, storeUrl } = await freshSchema();
+  const engine = await openEngine(storeUrl);
+  onTestFinished(() => engine.close());
+  return { url, schema, engine };
+}
+
+function append(engine: Engine, events: readonly Creation[]) {
+  return engine.append(
+    events.map((event) => ({
+      job: { service: event.service, type: event.type, id: event.jobId },
+      expect: { version: 0 },
+      event,
+    })),
+  );
+}
+
+async function eventsOf(engine: Engine, events: readonly Creation[]) {
+  const loaded = await engine.load(
+    events.map(({ jobId }) => jobId),
+    { history: true },
+  );
+  return loaded.map((job) => job?.events?.[0]);
+}
+
+/** What one create of a batch may have unlike the others. */
+const differences: readonly [string, Partial<Creation>][] = [
+  ["nothing", {}],
+  ["its lane", { type: "print", queue: "paper", typeVersion: 2 }],
+  ["its priority", { priority: 7 }],
+  ["its deadline", { deadline: 90_000_000_000_000 }],
+  ["its tries", { maxTries: 2 }],
+  ["its actor", { actor: "client:two" }],
+  ["when it may run", { runAt: at - 5 }],
+  ["when it was created", { at: at + 9, runAt: at + 9 }],
+];
+
+describe("a batch of creates", () => {
+  it.each(differences)("stores one of which differs: %s", async (_, differs) => {
+    const { engine } = await openStore();
+    const events = [creation("a"), creation("b", differs), creation("c")];
+    expect(await append(engine, events)).toEqual(events.map(() => ({ outcome: "appended" })));
+    expect(await eventsOf(engine, events)).toEqual(events);
+  });
+
+  it.each(differences)("lines up one of which differs: %s", async (_, differs) => {
+    const { engine, url, schema } = await openStore();
+    await append(engine, [creation("a"), creation("b", differs), creation("c")]);
+    const { priority = 0, runAt = at, deadline = null } = differs;
+    const line = `SELECT r.rank, r.run_at::int, r.deadline::text, r.lane = j.lane AND r.n = j.n AS alike
+      FROM ${schema}.ready r JOIN ${schema}.jobs j ON j.id = r.id WHERE r.id = 'b'`;
+    const text = deadline === null ? null : String(deadline);
+    expect(await execute(url, line)).toEqual([
+      { rank: 0 - priority, run_at: runAt, deadline: text, alike: true },
+    ]);
+  });
+
+  it("tells which ids are taken, and stores the others", async () => {
+    const { engine } = await openStore();
+    await append(engine, [creation("b")]);
+    const events = [creation("a"), creation("b"), creation("c")];
+    const outcomes = await append(engine, events);
+    expect(outcomes.map(({ outcome }) => outcome)).toEqual(["appended", "exists", "appended"]);
+    expect(await eventsOf(engine, events)).toEqual(events);
+  });
+});
+
+it("claims stay on the connection that has planned them, whatever others do meanwhile", async () => {
+  const { engine, url, schema } = await openStore();
+  const lane = { lane: "shop/send/send@1", service: "shop", queue: "send", type: "send" };
+  const ask = { worker: "w", lanes: [{ ...lane, free: 1, leaseMs: 1_000 }], limit: 1 };
+  const claimers = new Set<unknown>();
+  const claimer = `SELECT pid FROM pg_stat_activity
+    WHERE application_name = 'millrace' AND query LIKE 'WITH asked%"${schema}"%'`;
+  // The first claim that finds nothing goes on in another way, so that it is not looked at.
+  for (let round = 0; round < 3; round++) await engine.claim(ask);
+  for (let round = 0; round < 5; round++) {
+    await Promise.all(Array.from({ length: 4 }, () => engine.records(["any"])));
+    await engine.claim(ask);
+    const found = (await execute(url, claimer)) as { readonly pid: number }[];
+    for (const { pid } of found) claimers.add(pid);
+  }
+  expect(claimers.size).toBe(1);
+});

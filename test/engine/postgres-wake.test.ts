@@ -1,0 +1,63 @@
+// Notifications of PostgreSQL: the first goes out at once, those of a stream rest in between, and none is left untold.
+import { expect, it, onTestFinished } from "vitest";
+import { systemClock } from "#millrace/engine/clock.js";
+import type { Notice } from "#millrace/engine/postgres/driver.js";
+import { Wake } from "#millrace/engine/postgres/wake.js";
+
+const ready = { ready: true, ended: false, cancel: false };
+const ended = { ready: false, ended: true, cancel: false };
+
+function openWake() {
+  const sent: string[] = [];
+  let onSent = () => {};
+  const wake = new Wake({
+    clock: systemClock,
+    channel: "any",
+    connect: () => {
+      throw new Error("Nobody listens here.");
+    },
+    notify: async ({ payload }: Notice) => {
+      sent.push(topicsOf(payload));
+      onSent();
+    },
+  });
+  onTestFinished(() => wake.close());
+  const next = () => new Promise<void>((resolve) => (onSent = resolve));
+  return { wake, sent, next };
+}
+
+function topicsOf(payload: string): string {
+  return payload.split(" ").slice(1).join(" ");
+}
+
+it("a hint is told at once, and those that follow it together after a rest", async () => {
+  const { wake, sent, next } = openWake();
+  wake.hint(ready);
+  expect(sent).toEqual(["ready"]);
+  const rested = next();
+  for (let times = 0; times < 10; times++) wake.hint(times % 2 === 0 ? ended : ready);
+  expect(sent).toEqual(["ready"]);
+  await rested;
+  expect(sent).toEqual(["ready", "ended ready"]);
+});
+
+it("whoever sends a notification with a commit gets none while they rest, and takes along what was not told", async () => {
+  const { wake, sent } = openWake();
+  expect(topicsOf(wake.notice("ready")?.payload ?? "")).toBe("ready");
+  expect(wake.notice("ready")).toBeNull();
+  wake.hint(ended);
+  // A busy process: the rest is over before its timer has its turn.
+  const until = performance.now() + 5;
+  while (performance.now() < until);
+  expect(topicsOf(wake.notice("ready")?.payload ?? "")).toBe("ended ready");
+  await wake.close();
+  expect(sent).toEqual([]);
+});
+
+it("what has not been told is told before the end", async () => {
+  const { wake, sent } = openWake();
+  wake.hint(ready);
+  wake.hint(ended);
+  await wake.close();
+  expect(sent).toEqual(["ready", "ended"]);
+});
