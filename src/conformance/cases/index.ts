@@ -28,6 +28,7 @@ import { pauseCases } from "./pause.js";
 import { idempotencyCases, recordCases } from "./records.js";
 import { runCases } from "./runs.js";
 import { settleCases } from "./settle.js";
+import { togetherCases } from "./together.js";
 import { viewCases } from "./views.js";
 
 /** What every engine must do, as cases that any test runner can run. */
@@ -37,6 +38,7 @@ export const conformanceCases: readonly ConformanceCase[] = [
   ...claimOrderCases,
   ...leaseCases,
   ...settleCases,
+  ...togetherCases,
   ...fencingCases,
   ...followCases,
   ...chainCases,

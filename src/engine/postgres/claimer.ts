@@ -9,6 +9,7 @@ import type { Step } from "../sql/statement.js";
 import { claimJobs, countUnderLock } from "./claim.js";
 import { Marks } from "./marks.js";
 import { claimPlain, type PlainClaim } from "./plain-claim.js";
+import type { SharedLeases } from "./shared-leases.js";
 import type { PostgresTransaction } from "./transaction.js";
 import type { Transactions } from "./transactions.js";
 
@@ -21,13 +22,15 @@ const sweepLateMs = 30_000;
 
 export class Claimer {
   readonly #transactions: Transactions;
+  readonly #sharedLeases: SharedLeases;
   readonly #marks = new Marks();
   /** The last claim found fewer jobs than it asked for. */
   #isIdle = false;
   #sweptAt = Number.NEGATIVE_INFINITY;
 
-  constructor(transactions: Transactions) {
+  constructor(transactions: Transactions, sharedLeases: SharedLeases) {
     this.#transactions = transactions;
+    this.#sharedLeases = sharedLeases;
   }
 
   /** Claims jobs of lanes whose numbers are known. */
@@ -71,7 +74,8 @@ export class Claimer {
     const left: CapsLeft = new Map();
     const lined = lanes.filter(({ number }) => this.#marks.isLined(number));
     if (lined.length > 0 && !haveSharedCap(lanes)) yield* countUnderLock(tx, lined, left);
-    return yield* claimPlain(tx, ask, lanes, left, this.#marks);
+    const memory = { marks: this.#marks, sharedLeases: this.#sharedLeases };
+    return yield* claimPlain(tx, ask, lanes, left, memory);
   }
 
   #claimInSteps(ask: ClaimAsk, sweep: boolean): Promise<ClaimAnswer> {

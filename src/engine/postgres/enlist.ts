@@ -79,7 +79,8 @@ export class Enlisted {
   }
 
   /** Locks the lease of a token until the transaction ends. */
-  hold({ job, token }: TokenLease, given: CallerTransaction): Promise<boolean> {
+  async hold({ job, token }: TokenLease, given: CallerTransaction): Promise<boolean> {
+    await this.#options.writer.ownLeases([{ id: job.id, token }]);
     return this.#callers.use(given, async (session) => {
       const rows = await session.execute({
         sql: "SELECT id FROM leases WHERE id = ? AND token = ? FOR UPDATE",
@@ -89,12 +90,16 @@ export class Enlisted {
     });
   }
 
-  #write<Value>(
+  async #write<Value>(
     changes: readonly Change[],
     given: CallerTransaction,
     operation: (tx: PostgresTransaction) => Step<Value>,
   ): Promise<Value> {
     const { writer, commitWatch } = this.#options;
+    const existing = changes.filter(({ event }) => event.name !== "created");
+    await writer.ownLeases(
+      existing.map(({ job, expect }) => ({ id: job.id, token: expect.token })),
+    );
     return this.#callers.use(given, async (session, xid) => {
       await writer.knowLanes(changes, session);
       for (let tries = 1; ; tries++) {

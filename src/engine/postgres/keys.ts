@@ -10,13 +10,13 @@ import type { PostgresTransaction } from "./transaction.js";
 
 const lockKeys = `SELECT hash FROM keys WHERE hash = ANY(${array("text")}) ORDER BY hash FOR UPDATE SKIP LOCKED`;
 
-/** The first in line of each key, as many as it may ever let in at once, beside the number of its taken slots. */
+/** The first in line of each key, as many as it may let in at once, beside the number of its taken slots. */
 const candidates = `SELECT k.hash, w.n, w.key_max,
-    (SELECT count(*) FROM slots s WHERE s.scope = 'k:' || k.hash AND (s.until IS NULL OR s.until > ?))
-  FROM unnest(${array("text")}) AS k (hash) JOIN LATERAL (
-    SELECT n, key_max FROM waiting WHERE key = k.hash AND (cause = 'key' OR (cause = 'due' AND run_at <= ?))
-    ORDER BY rank, run_at, id LIMIT ?
-  ) AS w ON true`;
+    (SELECT count(*) FROM slots s WHERE s.scope = 'k:' || k.hash AND (s.until IS NULL OR s.until > ?::bigint))
+  FROM keys k JOIN LATERAL (
+    SELECT n, key_max FROM waiting WHERE key = k.hash AND (cause = 'key' OR (cause = 'due' AND run_at <= ?::bigint))
+    ORDER BY rank, run_at, id LIMIT least(greatest(k.max_active, 1), ?::int)
+  ) AS w ON true WHERE k.hash = ANY(${array("text")})`;
 
 type Candidate = readonly [hash: string, n: number, keyMax: number | null, taken: number];
 
@@ -30,7 +30,7 @@ const promote = `WITH moved AS (DELETE FROM waiting WHERE n = ANY(${array("bigin
 
 /** Lets waiting jobs of keys in, in the order of claims, while slots are free. */
 export function* promoteKeys(tx: PostgresTransaction, hashes: readonly string[]): Step<void> {
-  const rows = yield { sql: lockKeys, values: [list(hashes)], raw: true };
+  const rows = yield { sql: lockKeys, values: [list(hashes)], raw: true, planned: true };
   const locked = arrays<[string]>(rows).map(([hash]) => hash);
   if (locked.length < hashes.length) {
     const held = new Set(locked);
@@ -39,8 +39,9 @@ export function* promoteKeys(tx: PostgresTransaction, hashes: readonly string[])
   if (locked.length === 0) return;
   const found = yield {
     sql: candidates,
-    values: [tx.now, list(locked), tx.now, promoteMax],
+    values: [tx.now, tx.now, promoteMax, list(locked)],
     raw: true,
+    planned: true,
   };
   const taken = new Map<string, number>();
   const chosen: number[] = [];
@@ -51,7 +52,7 @@ export function* promoteKeys(tx: PostgresTransaction, hashes: readonly string[])
     chosen.push(n);
   }
   if (chosen.length === 0) return;
-  yield { sql: promote, values: [list(chosen)] };
+  yield { sql: promote, values: [list(chosen)], planned: true };
   tx.woke.ready = true;
 }
 

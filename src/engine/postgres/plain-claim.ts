@@ -22,7 +22,8 @@ import {
 import { arrays, type SqlValue, type Step } from "../sql/statement.js";
 import { front, type Mark, type Marks } from "./marks.js";
 import { logAsJson, roundMax } from "./rounds.js";
-import { list, table } from "./text.js";
+import { type SharedLeases, sharedMax, sharedMin } from "./shared-leases.js";
+import { joined, list, nothing, separator, table } from "./text.js";
 import type { PostgresTransaction } from "./transaction.js";
 
 /** What is asked of each lane, and what time has brought there. One whose caps are not counted tells whether it has jobs. */
@@ -43,6 +44,23 @@ const asked = `SELECT i.*, c.now,
     run_at: "bigint",
     id: "text",
   })}`;
+
+/** What is read of each job `r` that was taken and of its wide row `j`, in the order of `TakenJob`. */
+const takenColumns = [
+  "r.n",
+  "r.lane",
+  "r.id",
+  "r.rank",
+  "r.run_at",
+  "j.context",
+  "j.created_state",
+  "j.created_at",
+  "j.created_id",
+  // Whoever created it may have any name.
+  "translate(j.created_by, E'\\x1e\\x1f', '  ')",
+  "j.created_body",
+  `CASE WHEN r.version > 1 OR r.noted = 1 THEN (${logAsJson("r.n")}) END`,
+] as const;
 
 /**
  * A row that changed after the statement began is locked as it is now but cannot be deleted, so that everything follows from
@@ -74,51 +92,48 @@ const take = `WITH asked AS MATERIALIZED (${asked}),
     SELECT 'started', 2, 1, 1, 'active', 'pending', ?::bigint, ?::text, ?::text, '{"token":1,"worker":' || ?::text || '}',
       count(*), array_agg(n) FROM gone WHERE is_first HAVING count(*) > 0 RETURNING seq
   ),
+  whole AS MATERIALIZED (
+    SELECT min(lane) AS lane, array_agg(n) AS jobs FROM gone
+    HAVING count(*) BETWEEN ${sharedMin} AND ${sharedMax} AND min(lane) = max(lane) AND bool_and(is_first AND key IS NULL)
+  ),
+  shared AS (
+    INSERT INTO shared_leases (seq, at, until, lane, capped, worker, jobs)
+    SELECT r.seq, i.now, i.now + i.lease_ms, w.lane, i.capped, ?::text, w.jobs
+    FROM whole w, round r, asked i WHERE i.lane = w.lane RETURNING seq, jobs
+  ),
   leased AS (
     INSERT INTO leases (id, n, lane, rank, run_at, run, deadline, key, key_max, version, tries, token, until, capped,
       worker, started_at, updated_at, heartbeat_at, cancel, blocked, started)
     SELECT g.id, g.n, g.lane, g.rank, g.run_at, g.run, g.deadline, g.key, g.key_max, g.version + 1, g.tries + 1, g.token + 1,
       g.at + i.lease_ms, i.capped, ?::text, g.at, g.at, g.at, 0, 0, CASE WHEN g.is_first THEN (SELECT seq FROM round) END
-    FROM gone g JOIN asked i USING (lane)
+    FROM gone g JOIN asked i USING (lane) WHERE NOT EXISTS (SELECT 1 FROM whole)
   ),
   logged AS (
     INSERT INTO events (job, name, version, run, tries, state, previous, at, id, actor, body)
     SELECT n, 'started', version + 1, run, tries + 1, 'active', state, at, ?::text || n, ?::text,
       '{"token":' || token + 1 || ',"worker":' || ?::text || '}' FROM gone WHERE NOT is_first
   )
-  SELECT r.lane, r.id, r.rank, r.run_at, j.context, j.created_state, j.created_at, j.created_id, j.created_by, j.created_body,
-    CASE WHEN r.version > 1 OR r.noted = 1 THEN (
-      ${logAsJson("r.n")}) END,
-    (SELECT count(*) FROM found), o.due_at, o.lapses_at, CASE WHEN o.lined THEN 1 END
-  FROM outlook o LEFT JOIN gone r ON true
-  LEFT JOIN LATERAL (SELECT ${creationColumns}, created_at FROM jobs WHERE n = r.n OFFSET 0) AS j ON true`;
+  SELECT (SELECT count(*) FROM found), o.due_at, o.lapses_at, CASE WHEN o.lined THEN 1 END, s.seq,
+    array_to_string(s.jobs, E'\\x1f'), t.*
+  FROM outlook o LEFT JOIN shared s ON true, (
+    SELECT ${takenColumns.map((column) => joined(`coalesce((${column})::text, E'\\x1e')`)).join(", ")} FROM gone r
+    LEFT JOIN LATERAL (SELECT ${creationColumns}, created_at FROM jobs WHERE n = r.n OFFSET 0) AS j ON true
+  ) AS t`;
 
-/** A claimed job with the event that created it, and the events since if there are any. */
-type TakenRow = readonly [
-  lane: number | null,
-  id: string,
-  rank: number,
-  runAt: number,
-  context: string,
-  createdState: string,
-  createdAt: number,
-  createdId: string,
-  createdBy: string,
-  createdBody: string,
-  log: string | null,
-  ...outlook: Outlook,
-];
-
-/** What every row tells of the claim. One that took no job has a row of nothing else. */
+/** What a claim tells besides its jobs: the first four of its lanes, the others of a lease that the jobs share. */
 type Outlook = readonly [
   found: number,
   dueAt: number | null,
   lapsesAt: number | null,
   isLined: 1 | null,
+  sharedSeq: number | null,
+  sharedJobs: string | null,
 ];
 
-/** Where the outlook begins in a row. */
-const outlookFrom = 11;
+/** The jobs follow, column by column, each as one list: a row for each job would cost the process more than its job does. */
+type ClaimRow = readonly [...Outlook, ...columns: (string | null)[]];
+
+const outlookLength = 6;
 
 /** What a claim gave, and whether that is all that there is to claim, so that none has to follow. */
 export interface PlainClaim {
@@ -132,7 +147,7 @@ export function* claimPlain(
   ask: ClaimAsk,
   lanes: readonly OpenLane[],
   left: CapsLeft,
-  marks: Marks,
+  { marks, sharedLeases }: { readonly marks: Marks; readonly sharedLeases: SharedLeases },
 ): Step<PlainClaim> {
   const starts = lanes.map(({ number }) => marks.from(number));
   const places = lanes.map(({ free, caps }) =>
@@ -140,20 +155,26 @@ export function* claimPlain(
   );
   const values = valuesOf(tx, ask, columnsOf(lanes, places, left, starts));
   const startedAt = performance.now();
-  const rows = arrays<TakenRow>(yield { sql: take, values, raw: true, planned: true, last: true });
+  const [row] = arrays<ClaimRow>(yield { sql: take, values, raw: true, planned: true, last: true });
   const tookMs = performance.now() - startedAt;
-  const [first] = rows;
-  if (!first) throw new Error("A claim gave no word of its lanes.");
-  const taken = first[0] === null ? [] : [...rows].sort(compareRows);
+  if (!row) throw new Error("A claim gave no word of its lanes.");
+  const taken = takenJobs(row).sort(compareTaken);
+  const [found, dueAt, lapsesAt, isLined, sharedSeq, sharedJobs] = row;
+  if (sharedSeq !== null && sharedJobs !== null) {
+    const ids = new Map(taken.map(({ n, id }) => [n, id]));
+    sharedLeases.remember(
+      sharedSeq,
+      sharedJobs.split(separator).map((n) => ids.get(n) ?? ""),
+    );
+  }
   const byNumber = new Map(lanes.map((open) => [open.number, open.lane]));
-  const jobs = taken.map((row) => claimedJob(tx, ask, byNumber.get(row[0] ?? 0), row));
+  const jobs = taken.map((job) => claimedJob(tx, ask, byNumber.get(job.lane), job));
   const counts = remember(lanes, taken, marks);
   for (const [place, { number }] of lanes.entries()) {
     if (places[place] === 0) continue;
     if (starts[place] === null) marks.looked(number, tookMs);
     if (counts[place] === 0) marks.lined(number, false);
   }
-  const [found, dueAt, lapsesAt, isLined] = first.slice(outlookFrom) as unknown as Outlook;
   const next = Math.min(dueAt ?? never, lapsesAt ?? never);
   // The rest stays locked until the end, and who looks meanwhile does not see it.
   if (found > ask.limit) tx.woke.ready = true;
@@ -202,12 +223,48 @@ function valuesOf(
   const { now } = tx;
   // The id of each event ends with the number of its job.
   const event = [`${tx.eventId()}.`, `worker:${ask.worker}`, JSON.stringify(ask.worker)];
-  return [now, ...columns, limit, now, now, now, now, ...event, ask.worker, ...event];
+  return [now, ...columns, limit, now, now, now, now, ...event, ask.worker, ask.worker, ...event];
+}
+
+/** A claimed job with the event that created it, and the events since if there are any. */
+interface TakenJob {
+  readonly n: string;
+  readonly lane: number;
+  readonly id: string;
+  readonly rank: number;
+  readonly runAt: number;
+  readonly context: string;
+  readonly created: EventValues;
+  readonly log: string | null;
+}
+
+/** The jobs of a claim, in no order. */
+function takenJobs(row: ClaimRow): TakenJob[] {
+  const lists = row.slice(outlookLength) as readonly (string | null)[];
+  if (lists[0] === null) return [];
+  const columns = lists.map((column) => (column ?? "").split(separator));
+  const of = (column: number, index: number) => columns[column]?.[index] ?? "";
+  return (columns[0] ?? []).map((n, index) => ({
+    n,
+    lane: Number(of(1, index)),
+    id: of(2, index),
+    rank: Number(of(3, index)),
+    runAt: Number(of(4, index)),
+    context: of(5, index),
+    created: createdValues(
+      of(6, index),
+      Number(of(7, index)),
+      of(8, index),
+      of(9, index),
+      of(10, index),
+    ),
+    log: of(11, index) === nothing ? null : of(11, index),
+  }));
 }
 
 /** The order of claims. */
-function compareRows(a: TakenRow, b: TakenRow): number {
-  return a[2] - b[2] || a[3] - b[3] || (a[1] < b[1] ? -1 : 1);
+function compareTaken(a: TakenJob, b: TakenJob): number {
+  return a.rank - b.rank || a.runAt - b.runAt || (a.id < b.id ? -1 : 1);
 }
 
 /** Folds a job from its log, and starts it as the store did. */
@@ -215,14 +272,12 @@ function claimedJob(
   tx: PostgresTransaction,
   { worker }: ClaimAsk,
   lane: ClaimLane | undefined,
-  row: TakenRow,
+  { id, runAt, context, created, log }: TakenJob,
 ): ClaimedJob {
-  const [, id, , runAt, context, state, createdAt, createdId, createdBy, body, log] = row;
   if (!lane) throw new Error(`Job ${id} was claimed from a lane that was not asked for.`);
   const { service, type, leaseMs } = lane;
   const head = headOf([id, service, type, context]);
-  const created = eventFrom(head, createdValues(state, createdAt, createdId, createdBy, body));
-  const before = evolve(null, created).job;
+  const before = evolve(null, eventFrom(head, created)).job;
   const job = log === null ? before : fold(eventsFrom(head, log), before);
   if (!job) throw new Error(`The log of job ${id} does not begin with its creation.`);
   const at = Math.max(tx.now, runAt);
@@ -235,22 +290,22 @@ function eventsFrom(head: JobHead, log: string): readonly JobEvent[] {
   return (JSON.parse(log) as readonly EventValues[]).map((values) => eventFrom(head, values));
 }
 
-/** Remembers the last job of each lane, and gives how many there were. The rows come in the order of claims. */
+/** Remembers the last job of each lane, and gives how many there were. The jobs come in the order of claims. */
 function remember(
   lanes: readonly OpenLane[],
-  rows: readonly TakenRow[],
+  jobs: readonly TakenJob[],
   marks: Marks,
 ): readonly number[] {
-  const seen = new Map<number, { count: number; last: TakenRow }>();
-  for (const row of rows) {
-    const known = seen.get(row[0] ?? 0);
+  const seen = new Map<number, { count: number; last: TakenJob }>();
+  for (const job of jobs) {
+    const known = seen.get(job.lane);
     if (known) {
       known.count += 1;
-      known.last = row;
-    } else seen.set(row[0] ?? 0, { count: 1, last: row });
+      known.last = job;
+    } else seen.set(job.lane, { count: 1, last: job });
   }
   for (const [number, { count, last }] of seen) {
-    const [, id, rank, runAt] = last;
+    const { rank, runAt, id } = last;
     marks.found(number, count, { rank, runAt, id });
   }
   return lanes.map(({ number }) => seen.get(number)?.count ?? 0);

@@ -7,7 +7,8 @@ import type { PlainEnd } from "../sql/plain.js";
 import { arrays, type SqlValue, type Step } from "../sql/statement.js";
 import { promoteKeys } from "./keys.js";
 import { roundMax, roundTextMax } from "./rounds.js";
-import { joined, list, plainText, separator, table } from "./text.js";
+import { type SharedPlace, spreadFreed } from "./shared-leases.js";
+import { array, joined, list, plainText, separator, table } from "./text.js";
 import type { PostgresTransaction } from "./transaction.js";
 
 /** What may be the same for all outcomes of a batch, and is sent once then. */
@@ -28,41 +29,25 @@ type Shareable = keyof typeof shareable;
 const names = Object.keys(shareable) as readonly Shareable[];
 
 const shared = names.map((name) => `?::${shareable[name]} AS ${name}`).join(", ");
+const sharedOnce = `shared AS MATERIALIZED (SELECT ${shared}, ?::int AS in_round)`;
 
 /** What the outcomes of most batches differ in, if in anything: when they were, and what they gave. */
 const mostlyOwn: readonly Shareable[] = ["at", "body"];
 
-/**
- * Ends jobs that, of what may be shared, differ in what `own` names: every column less is one less to take apart and to carry
- * from step to step. Without `keyed`, jobs of keys are left. A lease that changed after the statement began is locked as it is
- * now but cannot be deleted, so that everything follows from what was deleted. An outcome leaves the run and the tries as
- * they are, and makes the version one more.
- */
-function endOf(own: readonly Shareable[], keyed: boolean): string {
-  const of = (name: Shareable) =>
-    own.includes(name) ? `coalesce(g.${name}, s.${name})` : `s.${name}`;
-  const ownTypes = Object.fromEntries(own.map((name) => [name, shareable[name]]));
-  const input = table("g", { number: "text", id: "text", event_id: "text", ...ownTypes });
-  const freed = `,
-  freed AS (
-    DELETE FROM slots WHERE ctid = ANY(ARRAY(
-      SELECT t.ctid FROM shared s, gone g, LATERAL (
-        SELECT ctid FROM slots WHERE scope = 'k:' || g.key AND job = g.id AND token = ${of("token")} OFFSET 0
-      ) AS t WHERE g.key IS NOT NULL))
-  )`;
-  return `WITH shared AS MATERIALIZED (SELECT ${shared}, ?::int AS in_round),
-  locked AS MATERIALIZED (
-    SELECT l.lies, g.* FROM shared s, ${input}, LATERAL (
-      SELECT ctid AS lies FROM leases
-      WHERE id = g.id AND version = ${of("version")} AND token = ${of("token")} ${keyed ? "" : "AND key IS NULL"}
-      FOR UPDATE SKIP LOCKED
-    ) AS l
-  ),
-  gone AS (
-    DELETE FROM leases l USING locked g WHERE l.ctid = g.lies
-    RETURNING l.n, l.lane, l.run, l.tries, l.started_at, l.key, l.capped, l.started, g.*
-  ),
-  round AS (
+/** The value of something that is shared by all outcomes of a batch, or differs and stands in `g` if `own` names it. */
+function valueOf(own: readonly Shareable[], name: Shareable): string {
+  return own.includes(name) ? `coalesce(g.${name}, s.${name})` : `s.${name}`;
+}
+
+/** The columns of a batch that differ from outcome to outcome. */
+function ownTypes(own: readonly Shareable[]): Record<string, string> {
+  return { event_id: "text", ...Object.fromEntries(own.map((name) => [name, shareable[name]])) };
+}
+
+/** Writes the round of those outcomes in `gone` that may stand in one, and the ends of all of them. */
+function store(own: readonly Shareable[]): string {
+  const of = (name: Shareable) => valueOf(own, name);
+  return `round AS (
     INSERT INTO rounds (name, version, run, tries, state, previous, at, actor, body, size, jobs, ids, ats, bodies)
     SELECT s.name, s.version + 1, 1, 1, s.state, 'active', coalesce(s.at, a.at), s.actor, s.body, a.size, a.jobs, a.ids,
       CASE WHEN s.at IS NULL THEN a.ats END, CASE WHEN s.body IS NULL THEN a.bodies END
@@ -77,7 +62,38 @@ function endOf(own: readonly Shareable[], keyed: boolean): string {
     SELECT g.n, g.lane, ${of("state")}, ${of("version")} + 1, g.run, g.tries, ${of("token")}, g.started_at,
       ${of("at")}, ${of("at")}, ${of("detail")}, ${of("aggregate")},
       g.started, CASE WHEN g.started IS NOT NULL THEN (SELECT seq FROM round) END FROM gone g, shared s
+  )`;
+}
+
+/**
+ * Ends jobs that, of what may be shared, differ in what `own` names: every column less is one less to take apart and to carry
+ * from step to step. Without `keyed`, jobs of keys are left. A lease that changed after the statement began is locked as it is
+ * now but cannot be deleted, so that everything follows from what was deleted. An outcome leaves the run and the tries as
+ * they are, and makes the version one more.
+ */
+function endOf(own: readonly Shareable[], keyed: boolean): string {
+  const of = (name: Shareable) => valueOf(own, name);
+  const input = table("g", { number: "text", id: "text", ...ownTypes(own) });
+  const freed = `,
+  freed AS (
+    DELETE FROM slots WHERE ctid = ANY(ARRAY(
+      SELECT t.ctid FROM shared s, gone g, LATERAL (
+        SELECT ctid FROM slots WHERE scope = 'k:' || g.key AND job = g.id AND token = ${of("token")} OFFSET 0
+      ) AS t WHERE g.key IS NOT NULL))
+  )`;
+  return `WITH ${sharedOnce},
+  locked AS MATERIALIZED (
+    SELECT l.lies, g.* FROM shared s, ${input}, LATERAL (
+      SELECT ctid AS lies FROM leases
+      WHERE id = g.id AND version = ${of("version")} AND token = ${of("token")} ${keyed ? "" : "AND key IS NULL"}
+      FOR UPDATE SKIP LOCKED
+    ) AS l
   ),
+  gone AS (
+    DELETE FROM leases l USING locked g WHERE l.ctid = g.lies
+    RETURNING l.n, l.lane, l.run, l.tries, l.started_at, l.key, l.capped, l.started, g.*
+  ),
+  ${store(own)},
   logged AS (
     INSERT INTO events (job, name, version, run, tries, state, previous, at, id, actor, body)
     SELECT g.n, ${of("name")}, ${of("version")} + 1, g.run, g.tries, ${of("state")}, 'active', ${of("at")},
@@ -85,6 +101,23 @@ function endOf(own: readonly Shareable[], keyed: boolean): string {
   )${keyed ? freed : ""}
   SELECT ${joined("number")}, max(capped), ${joined("key")} FROM gone`;
 }
+
+/**
+ * Ends jobs that share a lease, by their places in it. It goes with them: jobs that have not ended get leases of their own.
+ * All of them are first tries, and their outcomes stand in a round.
+ */
+const endTogether = `WITH ${sharedOnce},
+  freed AS (
+    DELETE FROM shared_leases WHERE ctid = ANY(ARRAY(
+      SELECT ctid FROM shared_leases WHERE seq = ANY(${array("bigint")}) FOR UPDATE SKIP LOCKED)) RETURNING *
+  ),
+  gone AS MATERIALIZED (
+    SELECT f.jobs[g.place] AS n, f.lane, 1 AS run, 1 AS tries, f.at AS started_at, f.capped, f.seq AS started, g.*
+    FROM ${table("g", { number: "text", seq: "bigint", place: "int", ...ownTypes(mostlyOwn) })} JOIN freed f ON f.seq = g.seq
+  ),
+  left_over AS (${spreadFreed("m.n NOT IN (SELECT n FROM gone)")}),
+  ${store(mostlyOwn)}
+  SELECT ${joined("number")}, max(capped), NULL FROM gone`;
 
 type EndedRow = readonly [numbers: string | null, capped: number | null, keys: string | null];
 
@@ -109,25 +142,29 @@ export interface PlainEnds {
 /** Ends jobs under their tokens. With `keyed` also those of keys, whose next jobs are let in before the commit. */
 export function* endPlain(
   tx: PostgresTransaction,
-  items: readonly PlainEnd[],
+  batch: EndBatch,
   keyed: boolean,
 ): Step<PlainEnds> {
-  const statement = { ...statementOf(items, keyed), raw: true, planned: true } as const;
+  const statement = { ...statementOf(batch, keyed), raw: true, planned: true } as const;
   const [row] = arrays<EndedRow>(yield keyed ? statement : { ...statement, last: true });
-  if (!row || row[0] === null) return { outcomes: items.map(() => null), areKeyed: false };
-  const [numbers, capped, keys] = row;
-  const ended = numbers.split(separator);
-  tx.woke.ended = true;
-  if (capped === 1) tx.woke.ready = true;
+  const keys = row?.[2] ?? null;
+  const outcomes = outcomesOf(tx, batch.items, row);
   if (keys !== null) yield* promoteKeys(tx, [...new Set(keys.split(separator))]);
-  return { outcomes: outcomesOf(items, ended), areKeyed: keys !== null };
+  return { outcomes, areKeyed: keys !== null };
 }
 
-/** The statement of one batch: a column of equal values goes as one value, any other as a list. */
-function statementOf(
-  items: readonly PlainEnd[],
-  keyed: boolean,
-): { readonly sql: string; readonly values: readonly SqlValue[] } {
+/** A batch of outcomes with what they have in common taken out. */
+export interface EndBatch {
+  readonly items: readonly PlainEnd[];
+  readonly shared: readonly SqlValue[];
+  readonly lists: ReadonlyMap<Shareable, SqlValue>;
+  /** Whether they differ in little. */
+  readonly areAlike: boolean;
+  readonly mayShareRound: boolean;
+}
+
+/** Takes out what outcomes have in common: a column of equal values goes as one value, any other as a list. */
+export function endBatch(items: readonly PlainEnd[]): EndBatch {
   const shared: SqlValue[] = [];
   const lists = new Map<Shareable, SqlValue>();
   for (const [place, member] of members.entries()) {
@@ -140,19 +177,52 @@ function statementOf(
     if (!areEqual) lists.set(names[place] as Shareable, list(values));
   }
   const areAlike = [...lists.keys()].every((name) => mostlyOwn.includes(name));
-  const own = (areAlike ? mostlyOwn : names).map((name) => lists.get(name) ?? null);
+  const mayShareRound = items.length <= roundMax && isOneRound(items, shared);
+  return { items, shared, lists, areAlike, mayShareRound };
+}
+
+/** Whether the jobs of a batch may end together with a lease that they share: first tries whose outcomes differ in little. */
+export function mayEndTogether({ areAlike, mayShareRound, shared }: EndBatch): boolean {
+  return areAlike && mayShareRound && shared[tokenPlace] === 1;
+}
+
+function columnsOf(batch: EndBatch, own: readonly Shareable[]): readonly SqlValue[] {
+  const eventIds = list(batch.items.map((item) => item[12]));
+  return [eventIds, ...own.map((name) => batch.lists.get(name) ?? null)];
+}
+
+function statementOf(
+  batch: EndBatch,
+  keyed: boolean,
+): { readonly sql: string; readonly values: readonly SqlValue[] } {
+  const { items, shared, areAlike, mayShareRound } = batch;
   const numbers = list(items.map((_, index) => index));
   const ids = list(items.map((item) => item[0]));
-  const eventIds = list(items.map((item) => item[12]));
-  const inRound = items.length <= roundMax && mayShareRound(items, shared) ? 1 : 0;
+  const own = columnsOf(batch, areAlike ? mostlyOwn : names);
   return {
     sql: ends[areAlike ? "alike" : "mixed"][keyed ? "keyed" : "plain"],
-    values: [...shared, inRound, numbers, ids, eventIds, ...own],
+    values: [...shared, mayShareRound ? 1 : 0, numbers, ids, ...own],
   };
 }
 
+/** Ends jobs that share leases, each at its place. `null` stands for one that has to be looked at again. */
+export function* endShared(
+  tx: PostgresTransaction,
+  batch: EndBatch,
+  places: readonly SharedPlace[],
+): Step<readonly (AppendOutcome | null)[]> {
+  const { items, shared } = batch;
+  const numbers = list(items.map((_, index) => index));
+  const seqs = places.map(({ seq }) => seq);
+  const at = list(places.map(({ place }) => place));
+  const leases = list([...new Set(seqs)]);
+  const values = [...shared, 1, leases, numbers, list(seqs), at, ...columnsOf(batch, mostlyOwn)];
+  const statement = { sql: endTogether, values, raw: true, planned: true, last: true } as const;
+  return outcomesOf(tx, items, arrays<EndedRow>(yield statement)[0]);
+}
+
 /** Whether the outcomes of first tries in a batch may stand in one round: they differ in when, and in short results. */
-function mayShareRound(items: readonly PlainEnd[], shared: readonly SqlValue[]): boolean {
+function isOneRound(items: readonly PlainEnd[], shared: readonly SqlValue[]): boolean {
   const [version, , , , name, state, , actor, body] = shared;
   if (version !== firstStart || name === null || state === null || actor === null) return false;
   if (body !== null) return true;
@@ -167,13 +237,22 @@ const firstStart = 2;
 /** Of what an outcome says. */
 const bodyMember = 14;
 
+/** Where the token stands among what is shared. */
+const tokenPlace = 1;
+
 /** Of detail, which is text of the user's. */
 const detailMember = 3;
 
 function outcomesOf(
+  tx: PostgresTransaction,
   items: readonly PlainEnd[],
-  ended: readonly string[],
+  row: EndedRow | undefined,
 ): readonly (AppendOutcome | null)[] {
+  if (!row || row[0] === null) return items.map(() => null);
+  const [numbers, capped] = row;
+  tx.woke.ended = true;
+  if (capped === 1) tx.woke.ready = true;
+  const ended = numbers.split(separator);
   if (ended.length === items.length) return items.map(() => appended);
   const outcomes = new Array<AppendOutcome | null>(items.length).fill(null);
   for (const number of ended) outcomes[Number(number)] = appended;

@@ -183,4 +183,23 @@ export const migrations: readonly string[] = [
   CREATE TABLE rounds_of_job (job bigint NOT NULL, round bigint NOT NULL, PRIMARY KEY (job, round));
   `,
   "-- Creations leave out what is implied, which earlier versions do not fill in.",
+  `
+  -- One row for the leases of jobs that one claim started, as long as nothing has happened to any of them.
+  CREATE TABLE shared_leases (
+    -- The round of their starts.
+    seq bigint PRIMARY KEY,
+    at bigint NOT NULL, until bigint NOT NULL, lane int NOT NULL, capped int NOT NULL, worker text COLLATE "C" NOT NULL,
+    jobs bigint[] NOT NULL
+  );
+  -- Who ends the jobs looks at each of the numbers, which must not be taken out of a compressed list every time.
+  ALTER TABLE shared_leases ALTER COLUMN jobs SET STORAGE PLAIN;
+  ALTER TABLE shared_leases SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
+  -- All leases, each by itself.
+  CREATE VIEW held AS
+    SELECT id, n, lane, version, token, until, deadline, worker, started_at, updated_at, heartbeat_at, run, tries, cancel,
+      blocked, started FROM leases
+    UNION ALL
+    SELECT j.id, m.n, f.lane, 2, 1, f.until, j.deadline, f.worker, f.at, f.at, f.at, 1, 1, 0, 0, f.seq
+    FROM shared_leases f CROSS JOIN LATERAL unnest(f.jobs) AS m (n) LEFT JOIN jobs j ON j.n = m.n;
+  `,
 ];

@@ -6,7 +6,7 @@ import type { SqlValue } from "../sql/statement.js";
 
 /** Tables where a statement names one: after these words, and nowhere else. */
 const tables =
-  /\b(FROM|JOIN|INTO|UPDATE|USING|TRUNCATE)\s+(lanes|events|rounds|rounds_of_job|jobs|ended|tags|waiting|ready|leases|slots|blockers|keys|records|store|projection|delayed|outbox|outbox_home)\b/g;
+  /\b(FROM|JOIN|INTO|UPDATE|USING|TRUNCATE)\s+(lanes|events|rounds|rounds_of_job|jobs|ended|tags|waiting|ready|leases|shared_leases|held|slots|blockers|keys|records|store|projection|delayed|outbox|outbox_home)\b/g;
 
 /** A statement as the server gets it. */
 export interface StatementText {
@@ -42,7 +42,8 @@ export class StatementTexts {
 
 /** What stands between the values of a list. */
 export const separator = "\u001f";
-const nothing = "\u001e";
+/** What stands in a list for no value. */
+export const nothing = "\u001e";
 const unfit = new RegExp(`[\\0${nothing}${separator}]`, "g");
 
 /**

@@ -19,19 +19,20 @@ import { appendChange, noteChange, settleChange } from "../sql/append.js";
 import { versionOf } from "../sql/caps.js";
 import { flatChange } from "../sql/change.js";
 import type { LaneParts } from "../sql/log.js";
-import { type PlainEnd, plainCreate, plainEnd } from "../sql/plain.js";
+import { plainCreate, plainEnd } from "../sql/plain.js";
 import { swapRecord } from "../sql/records.js";
 import type { Step } from "../sql/statement.js";
 import { Claimer } from "./claimer.js";
 import type { Database, Session } from "./driver.js";
+import { Ender } from "./ender.js";
 import { isOfOneItem } from "./faults.js";
 import { pruneDeleted } from "./feed.js";
 import { Lanes } from "./lanes.js";
 import { renewLeases } from "./lease.js";
 import { lockInOrder } from "./lock-order.js";
 import { createAllPlain, createPlain } from "./plain-create.js";
-import { endPlain } from "./plain-end.js";
 import { unblockPlain } from "./plain-unblock.js";
+import { SharedLeases } from "./shared-leases.js";
 import type { PostgresTransaction } from "./transaction.js";
 import { type Hints, Transactions } from "./transactions.js";
 
@@ -56,8 +57,8 @@ export class Writer {
   readonly #notes: Calls<Change, boolean>;
   readonly #renewals: Calls<HeldLease, RenewOutcome>;
   readonly #claimer: Claimer;
-  /** The last outcomes that were looked at for keys had some. */
-  #areEndsKeyed = false;
+  readonly #ender: Ender;
+  readonly #sharedLeases: SharedLeases;
   /** What was asked and has no answer yet. */
   readonly #underWay = new Set<Promise<unknown>>();
 
@@ -65,7 +66,9 @@ export class Writer {
     this.#database = database;
     this.#lanes = new Lanes(database, clock);
     this.#transactions = new Transactions(database, this.#lanes.numbers, hints);
-    this.#claimer = new Claimer(this.#transactions);
+    this.#sharedLeases = new SharedLeases(this.#transactions);
+    this.#claimer = new Claimer(this.#transactions, this.#sharedLeases);
+    this.#ender = new Ender(this.#transactions, this.#sharedLeases);
     this.#creates = calls((batch) => this.#createBatch(batch));
     this.#ends = calls((batch) => this.#endBatch(batch));
     this.#appends = calls((batch) => this.#appendBatch(batch, appendOne));
@@ -144,6 +147,17 @@ export class Writer {
     this.#transactions.after(tx);
   }
 
+  /** Sees to it that jobs have leases of their own before a transaction of the caller's looks for them. */
+  async ownLeases(
+    jobs: readonly { readonly id: string; readonly token: number | undefined }[],
+  ): Promise<void> {
+    // Who names a token has claimed the job; others cannot know whether anybody has.
+    const ids = jobs.flatMap(({ id, token }) =>
+      token === undefined || this.#sharedLeases.has(id) ? [id] : [],
+    );
+    if (ids.length > 0) await this.#track(this.#sharedLeases.spread(ids));
+  }
+
   /** Makes sure that the lanes of new jobs are known before a transaction of the caller's stores them. */
   knowLanes(changes: readonly Change[], session: Session): Promise<void> {
     return this.#lanes.ensureInside(lanesOf(changes), session);
@@ -188,73 +202,62 @@ export class Writer {
         if (!isOfOneItem(error)) throw error;
       }
     }
-    return this.#appendApart(batch, appendOne);
+    return parted(batch, await this.#appendApart(batch.flat(), appendOne));
   }
 
-  /** Plain outcomes go together. As long as there are keys among them, their transactions go on to let the next jobs in. */
   async #endBatch(batch: readonly (readonly Change[])[]): Promise<Answers<AppendOutcome>> {
-    const items = batch.flat().map(plainEnd);
-    const outcomes = new Array<AppendOutcome | null>(items.length).fill(null);
-    const asKeyed = this.#areEndsKeyed ? [true] : [false, true];
-    try {
-      for (const keyed of asKeyed) {
-        const open = items.flatMap((_, index) => (outcomes[index] === null ? [index] : []));
-        if (open.length === 0) break;
-        const ends = open.map((index) => items[index] as PlainEnd);
-        const { outcomes: known, areKeyed } = await this.#transactions.again((tx) =>
-          endPlain(tx, ends, keyed),
-        );
-        for (const [place, index] of open.entries()) outcomes[index] = known[place] ?? null;
-        if (keyed) this.#areEndsKeyed = areKeyed;
-      }
-    } catch (error) {
-      if (!isOfOneItem(error)) throw error;
-    }
-    return this.#appendApart(batch, settleOne, outcomes);
+    const changes = batch.flat();
+    const outcomes = await this.#ender.end(changes.map(plainEnd));
+    return parted(batch, await this.#appendApart(changes, settleOne, outcomes));
   }
 
-  #unblockBatch(batch: readonly (readonly Change[])[]): Promise<Answers<AppendOutcome>> {
-    return this.#together(batch, (tx) => unblockPlain(tx, batch.flat()), appendOne);
-  }
-
-  /** Carries out a batch in few statements; what these could not take is looked at alone. */
-  async #together(
-    batch: readonly (readonly Change[])[],
-    all: (tx: PostgresTransaction) => Step<readonly (AppendOutcome | null)[]>,
-    one: Perform<Change, AppendOutcome>,
-  ): Promise<Answers<AppendOutcome>> {
+  /** Lets blocked jobs go on in one statement; what that could not take is looked at alone. */
+  async #unblockBatch(batch: readonly (readonly Change[])[]): Promise<Answers<AppendOutcome>> {
+    const changes = batch.flat();
     let known: readonly (AppendOutcome | null)[] = [];
     try {
-      known = await this.#transactions.again(all);
+      known = await this.#transactions.again((tx) => unblockPlain(tx, changes));
     } catch (error) {
       if (!isOfOneItem(error)) throw error;
     }
-    return this.#appendApart(batch, one, known);
+    return parted(batch, await this.#appendApart(changes, appendOne, known));
   }
 
   async #appendBatch(
     batch: readonly (readonly Change[])[],
     perform: Perform<Change, AppendOutcome>,
   ): Promise<Answers<AppendOutcome>> {
-    const changes = batch.flat();
-    if (changes.length === 1) return this.#appendApart(batch, perform);
-    try {
-      const operation = (tx: PostgresTransaction) => eachInOrder(tx, changes, perform);
-      return parted(batch, await this.#transactions.once(operation));
-    } catch (error) {
-      if (!isOfOneItem(error)) throw error;
+    const outcomes = await this.#sharedLeases.on<Change, AppendOutcome>({
+      items: batch.flat(),
+      idOf: idOfChange,
+      isDoubtful: ({ event }, { outcome }) => outcome === "conflict" && event.name !== "created",
+      perform: (changes) => this.#appendAll(changes, perform),
+    });
+    return parted(batch, outcomes);
+  }
+
+  async #appendAll(
+    changes: readonly Change[],
+    perform: Perform<Change, AppendOutcome>,
+  ): Promise<readonly AppendOutcome[]> {
+    if (changes.length > 1) {
+      try {
+        return await this.#transactions.once((tx) => eachInOrder(tx, changes, perform));
+      } catch (error) {
+        if (!isOfOneItem(error)) throw error;
+      }
     }
-    return this.#appendApart(batch, perform);
+    return this.#appendApart(changes, perform);
   }
 
   /** Each change that has no outcome yet gets a transaction of its own, so that only what is at fault fails. */
   async #appendApart(
-    batch: readonly (readonly Change[])[],
+    changes: readonly Change[],
     perform: Perform<Change, AppendOutcome>,
     known: readonly (AppendOutcome | null)[] = [],
-  ): Promise<Answers<AppendOutcome>> {
+  ): Promise<readonly AppendOutcome[]> {
     const outcomes: AppendOutcome[] = [];
-    for (const [index, change] of batch.flat().entries()) {
+    for (const [index, change] of changes.entries()) {
       const outcome = known[index];
       if (outcome) {
         outcomes.push(outcome);
@@ -263,17 +266,27 @@ export class Writer {
       const done = await this.#transactions.alone((tx) => perform(tx, change));
       outcomes.push("fault" in done ? { outcome: "faulted", error: done.fault } : done.value);
     }
-    return parted(batch, outcomes);
+    return outcomes;
   }
 
   async #noteBatch(batch: readonly (readonly Change[])[]): Promise<Answers<boolean>> {
-    const notes = batch.flat();
-    return parted(batch, await this.#transactions.again((tx) => each(tx, notes, noteOne)));
+    const stored = await this.#sharedLeases.on<Change, boolean>({
+      items: batch.flat(),
+      idOf: idOfChange,
+      isDoubtful: (_, isStored) => !isStored,
+      perform: (notes) => this.#transactions.again((tx) => each(tx, notes, noteOne)),
+    });
+    return parted(batch, stored);
   }
 
   async #renewBatch(batch: readonly (readonly HeldLease[])[]): Promise<Answers<RenewOutcome>> {
-    const held = batch.flat();
-    return parted(batch, await this.#transactions.again((tx) => renewLeases(tx, held)));
+    const outcomes = await this.#sharedLeases.on<HeldLease, RenewOutcome>({
+      items: batch.flat(),
+      idOf: ({ job }) => job.id,
+      isDoubtful: (_, { outcome }) => outcome === "lost",
+      perform: (held) => this.#transactions.again((tx) => renewLeases(tx, held)),
+    });
+    return parted(batch, outcomes);
   }
 }
 
@@ -283,6 +296,8 @@ function calls<Item, Answer>(
 ): Calls<Item, Answer> {
   return new Batcher(send, { weightMax: batchMax, weigh: (items) => items.length });
 }
+
+const idOfChange = ({ job }: Change) => job.id;
 
 const appendOne: Perform<Change, AppendOutcome> = (tx, change) =>
   appendChange(tx, flatChange(change));

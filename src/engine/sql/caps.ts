@@ -72,7 +72,7 @@ function* activeUnder(
   names: readonly string[],
 ): Step<number> {
   const [row] = yield {
-    sql: `SELECT (SELECT count(*) FROM leases WHERE lane IN (SELECT id FROM lanes WHERE service = ? AND ${column} = ?))
+    sql: `SELECT (SELECT count(*) FROM held WHERE lane IN (SELECT id FROM lanes WHERE service = ? AND ${column} = ?))
       + (SELECT count(*) FROM slots WHERE scope = ? AND until > ?) AS active`,
     values: [...names, scope, now],
   };

@@ -24,7 +24,7 @@ export function* renewLease(tx: Transaction, held: HeldLease): Step<RenewOutcome
   const [row] = yield {
     sql: `SELECT coalesce(d.state, w.state, r.state, CASE WHEN l.id IS NULL THEN NULL ELSE 'active' END) AS state,
         d.n IS NOT NULL AND d.token = ? AS ended
-      FROM jobs j LEFT JOIN ended d ON d.n = j.n LEFT JOIN waiting w ON w.n = j.n LEFT JOIN leases l ON l.id = j.id
+      FROM jobs j LEFT JOIN ended d ON d.n = j.n LEFT JOIN waiting w ON w.n = j.n LEFT JOIN held l ON l.id = j.id
       LEFT JOIN ready r ON r.lane = j.lane AND r.rank = -j.priority AND r.run_at = j.run_at AND r.id = j.id
       WHERE j.id = ?`,
     values: [held.token, held.job.id],
@@ -73,7 +73,7 @@ function dueStatement(now: number, ask: Exclude<DueAsk, RetentionAsk>, limit: nu
   switch (ask.kind) {
     case "lapsed":
       return {
-        sql: `SELECT s.id, s.version, s.token, l.service, l.type FROM leases s JOIN lanes l ON l.id = s.lane
+        sql: `SELECT s.id, s.version, s.token, l.service, l.type FROM held s JOIN lanes l ON l.id = s.lane
           WHERE s.until <= ? AND s.blocked = 0 AND l.service = ? ORDER BY s.until, s.id LIMIT ?`,
         values: [now, ask.service, limit],
         planned: true,
@@ -85,7 +85,7 @@ function dueStatement(now: number, ask: Exclude<DueAsk, RetentionAsk>, limit: nu
         sql: `SELECT s.id, s.version, s.token, l.service, l.type FROM (
             SELECT id, lane, version, token, deadline FROM waiting WHERE deadline <= ?
             UNION ALL SELECT id, lane, version, token, deadline FROM ready WHERE deadline <= ?
-            UNION ALL SELECT id, lane, version, token, deadline FROM leases WHERE deadline <= ?
+            UNION ALL SELECT id, lane, version, token, deadline FROM held WHERE deadline <= ?
           ) AS s JOIN lanes l ON l.id = s.lane WHERE l.service = ? ORDER BY s.deadline, s.id LIMIT ?`,
         values: [now, now, now, ask.service, limit],
         planned: true,

@@ -27,7 +27,7 @@ export function joinSlim(job: string): string {
   LEFT JOIN waiting w ON w.n = ${job}.n AND d.n IS NULL
   LEFT JOIN ready r ON d.n IS NULL AND r.lane = ${job}.lane AND r.rank = -${job}.priority
     AND r.run_at = ${job}.run_at AND r.id = ${job}.id
-  LEFT JOIN leases s ON d.n IS NULL AND s.id = ${job}.id`;
+  LEFT JOIN held s ON d.n IS NULL AND s.id = ${job}.id`;
 }
 
 /** Whether a job has not ended, by the expression of its number. */
@@ -139,7 +139,7 @@ function addStates(
   else if (wanted.every(isEnded)) add(`d.state IN (${marks})`, ...wanted);
   else if (wanted.some(isEnded)) add(`${stateColumn} IN (${marks})`, ...wanted);
   else {
-    const active = wanted.includes("active") ? "UNION ALL SELECT n FROM leases" : "";
+    const active = wanted.includes("active") ? "UNION ALL SELECT n FROM held" : "";
     const sql = `j.n IN (SELECT n FROM waiting WHERE state IN (${marks})
       UNION ALL SELECT n FROM ready WHERE state IN (${marks}) ${active})`;
     add(sql, ...wanted, ...wanted);
@@ -244,7 +244,7 @@ function onlyNames(filter: JobFilter): boolean {
 const countEnded = "SELECT lane, state, count(*) AS count FROM ended GROUP BY lane, state";
 const countOpen = `SELECT lane, state, count(*) AS count FROM waiting GROUP BY lane, state
   UNION ALL SELECT lane, state, count(*) FROM ready GROUP BY lane, state
-  UNION ALL SELECT lane, 'active', count(*) FROM leases GROUP BY lane`;
+  UNION ALL SELECT lane, 'active', count(*) FROM held GROUP BY lane`;
 
 function* countByIndex(names: JobFilter, states: JobFilter["state"]): Step<readonly SqlRow[]> {
   const counts: string[] = [];

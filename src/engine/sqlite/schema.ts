@@ -143,6 +143,10 @@ export const migrations: readonly string[] = [
   CREATE INDEX events_of_job ON events (job, seq);
   `,
   "-- Creations leave out what is implied, which earlier versions do not fill in.",
+  `
+  -- All leases, each by itself. Other stores keep some of them together.
+  CREATE VIEW held AS SELECT * FROM leases;
+  `,
 ];
 
 /** What a projection has besides: whose it is and how far it has come, and the jobs that wait for a ticket. */

@@ -1,0 +1,88 @@
+// Jobs that one claim started share a lease in a PostgreSQL store until something happens to one of them. The conformance
+// suite says that nobody can tell; here is what the store holds meanwhile, and whom a transaction holds up.
+import { connect, defineJob, defineService } from "millrace";
+import { Client } from "pg";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { z } from "zod";
+import { execute, freshSchema } from "../support/postgres.js";
+import { gate } from "../worker/workshop.js";
+
+const shop = defineService("shop", {
+  print: defineJob({ payload: z.object({ number: z.number() }), concurrency: 200 }),
+});
+
+const jobCount = 40;
+
+/** A service with chains of one job each, all of whose handlers have begun and wait for the gate. */
+async function printingShop() {
+  const { url, schema, storeUrl } = await freshSchema();
+  const service = await connect(shop, { url: storeUrl });
+  const [end, allBegun] = [gate(), gate()];
+  onTestFinished(async () => {
+    end.open();
+    await service.stop();
+  });
+  const start = (number: number) => service.chains.start("print", { number }).orThrow();
+  const chains = await Promise.all(Array.from({ length: jobCount }, (_, number) => start(number)));
+  let begun = 0;
+  service.jobs.print.handle(async () => {
+    begun += 1;
+    if (begun === jobCount) allBegun.open();
+    await end.opened;
+  });
+  await service.start();
+  await allBegun.opened;
+  const counts = async () => {
+    const [row] = await execute(
+      url,
+      `SELECT (SELECT count(*) FROM ${schema}.leases)::int AS own, (SELECT count(*) FROM ${schema}.shared_leases)::int AS shared,
+        (SELECT count(*) FROM ${schema}.held)::int AS held`,
+    );
+    return row;
+  };
+  return { url, service, chains, end, counts };
+}
+
+describe("jobs that were claimed together", () => {
+  it("have one lease, which goes when they end", async () => {
+    const { service, chains, end, counts } = await printingShop();
+    expect(await counts()).toEqual({ own: 0, shared: 1, held: jobCount });
+    end.open();
+    for (const chain of chains) await service.chains.wait(chain).orThrow();
+    expect(await counts()).toEqual({ own: 0, shared: 0, held: 0 });
+  });
+
+  it("get leases of their own when something happens to one of them", async () => {
+    const { service, chains, end, counts } = await printingShop();
+    const { entries } = await service.reads.jobs({ state: ["active"], limit: 1 }).orThrow();
+    await service
+      .ref(entries[0]?.id ?? "")
+      .cancel("not needed")
+      .orThrow();
+    expect(await counts()).toEqual({ own: jobCount, shared: 0, held: jobCount });
+    end.open();
+    for (const chain of chains) await service.chains.wait(chain);
+    expect(await counts()).toEqual({ own: 0, shared: 0, held: 0 });
+  });
+
+  it("do not wait for a transaction of the caller's that is about one of them", async () => {
+    const { url, service, chains, end } = await printingShop();
+    const [chosen, ...others] = chains;
+    if (!chosen) throw new Error("no chain");
+    const tx = new Client({ connectionString: url });
+    await tx.connect();
+    onTestFinished(() => tx.end());
+    await tx.query("BEGIN");
+    const completed = await service.chains
+      .complete(chosen, async ({ job, complete }) => void (await complete(job, () => undefined)), {
+        tx,
+      })
+      .orThrow();
+    expect(completed.state).toBe("completed");
+    end.open();
+    for (const chain of others) await service.chains.wait(chain).orThrow();
+    await tx.query("ROLLBACK");
+    await service.chains.wait(chosen).orThrow();
+    expect((await service.reads.counts({}).orThrow())[0]).toMatchObject({ count: jobCount });
+  });
+});
