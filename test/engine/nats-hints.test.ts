@@ -2,7 +2,7 @@
 import { Environment, MovableClock } from "millrace/conformance";
 import { describe, expect, it } from "vitest";
 import { ids } from "#millrace/conformance/environment.js";
-import { hintText, joined, News, readHint } from "#millrace/engine/nats/news.js";
+import { hintText, holds, joined, News, readHint } from "#millrace/engine/nats/news.js";
 import { MemoryProjectionStore, ProjectionMemory } from "#millrace/engine/projection/memory.js";
 import { openSimulated } from "../simulation/nats/deployment.js";
 import { SimulatedServer, type Wire } from "../simulation/nats/server.js";
@@ -171,6 +171,13 @@ describe("news", () => {
     news.take();
     for (let index = 0; index < 300; index++) news.add(new Set([`consumer-${index}`]));
     expect(news.take()).toBeNull();
+  });
+
+  it("hold what whoever looks there sees anyway", () => {
+    expect(holds(new Set(["a", "b"]), new Set(["a"]))).toBe(true);
+    expect(holds(new Set(["a"]), new Set(["a", "b"]))).toBe(false);
+    expect(holds(null, new Set(["a"]))).toBe(true);
+    expect(holds(new Set(["a"]), null)).toBe(false);
   });
 
   it("join", () => {

@@ -2,16 +2,19 @@
 import { describe, expect, it } from "vitest";
 import { Pace } from "#millrace/engine/nats/pace.js";
 
+/** What a server takes for a message in a batch. */
+const batchedMs = 0.03;
+
 /** A server that takes a while for each message, for each batch, and for each message of one. */
 class TimedServer {
   nowMs = 0;
   readonly pace = new Pace(() => this.nowMs);
   aloneMs: number;
-  readonly #batchMs: number;
+  batchMs: number;
 
   constructor(aloneMs: number, batchMs: number) {
     this.aloneMs = aloneMs;
-    this.#batchMs = batchMs;
+    this.batchMs = batchMs;
   }
 
   /** Sends as the pace has it, as often as told. Gives how many times it went one by one. */
@@ -23,11 +26,22 @@ class TimedServer {
         await this.#oneByOne(count);
       } else {
         await this.pace.together(count, async () => {
-          this.nowMs += this.#batchMs + (count * this.aloneMs) / 3;
+          this.nowMs += this.batchMs + count * batchedMs;
         });
       }
     }
     return alone;
+  }
+
+  /** Sends calls one by one; the answers to all of them come at once, when the last message is stored. */
+  async bunch(counts: readonly number[]): Promise<void> {
+    const answers: (() => void)[] = [];
+    const sent = counts.map((count) =>
+      this.pace.alone(count, () => new Promise<void>((answer) => answers.push(answer))),
+    );
+    for (const count of counts) this.nowMs += count * this.aloneMs;
+    for (const answer of answers) answer();
+    await Promise.all(sent);
   }
 
   /** Answers come one after the other, and all are on their way from the start. */
@@ -65,6 +79,13 @@ describe("the pace of a server", () => {
     expect(await server.send(50, 200)).toBeLessThan(20);
   });
 
+  it("is not misled by answers that come in bunches", async () => {
+    const server = new TimedServer(0.2, 3);
+    for (let time = 0; time < 10; time++) await server.bunch([32, 64, 128, 256, 20]);
+    expect(server.pace.goesAlone(500)).toBe(false);
+    expect(server.pace.goesAlone(10)).toBe(true);
+  });
+
   it("never makes a single message wait for others", async () => {
     const server = new TimedServer(10, 0.01);
     expect(await server.send(1, 100)).toBe(100);
@@ -83,6 +104,17 @@ describe("the pace of a server", () => {
       server.aloneMs = time % 5 === 0 ? 0.03 : 0.4;
       expect(await server.send(200, 1)).toBe(1);
     }
+  });
+
+  it("goes on to send together where batches have to wait most of the time", async () => {
+    const server = new TimedServer(0.2, 3);
+    await server.send(160, 5);
+    let alone = 0;
+    for (let time = 0; time < 40; time++) {
+      server.batchMs = time % 5 === 0 ? 3 : 60;
+      alone += await server.send(160, 1);
+    }
+    expect(alone).toBeLessThan(4);
   });
 
   it("finds out when a server has become faster", async () => {

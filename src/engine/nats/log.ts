@@ -132,14 +132,22 @@ export class Log {
   #goOut(): void {
     const asked = this.#asked;
     this.#asked = [];
-    const [only] = asked;
-    const all = only && asked.length === 1 ? only.items : asked.flatMap(({ items }) => [...items]);
-    if (this.#batcher.waiting > 0 || !this.#pace.goesAlone(all.length)) {
+    let count = 0;
+    for (const { items } of asked) count += items.length;
+    if (this.#batcher.waiting > 0 || !this.#pace.goesAlone(count)) {
       for (const { items, tell } of asked) void this.#sendTogether(items).then(tell);
       return;
     }
-    const messages = all.map(({ message }) => message);
-    const sent = this.#pace.alone(all.length, () => this.#port.publishEach(messages));
+    // Who asked for the first half goes on while the server stores the second.
+    const half = Math.ceil(asked.length / 2);
+    this.#sendEach(asked.slice(0, half));
+    if (half < asked.length) this.#sendEach(asked.slice(half));
+  }
+
+  /** Sends events one by one. Who asked for them shares what waits for the answers. */
+  #sendEach(asked: readonly Asked[]): void {
+    const messages = asked.flatMap(({ items }) => items.map(({ message }) => message));
+    const sent = this.#pace.alone(messages.length, () => this.#port.publishEach(messages));
     sent.then(
       (publications) => this.#answer(asked, publications),
       (error: unknown) =>

@@ -29,6 +29,14 @@ export function joined(one: Where, other: Where): Where {
   return one === null || other === null ? null : new Set([...one, ...other]);
 }
 
+/** Whether whoever looks at one where has looked at the other, too. */
+export function holds(one: Where, other: Where): boolean {
+  if (one === null) return true;
+  if (other === null) return false;
+  for (const name of other) if (!one.has(name)) return false;
+  return true;
+}
+
 /** What came since somebody last asked. */
 export class News {
   #where: Where = null;
@@ -36,6 +44,7 @@ export class News {
   /** A hint came. */
   add(where: Where): void {
     // Names are remembered while nobody claims, too, and anybody may send them.
+    if (holds(this.#where, where)) return;
     const all = joined(this.#where, where);
     this.#where = all !== null && all.size > rememberedMax ? null : all;
   }

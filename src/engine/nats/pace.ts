@@ -1,7 +1,7 @@
 /**
  * How many events go out one by one, and from when on they go as one batch. A server needs milliseconds for an atomic
- * batch, however small, and for a message in it no less than for one alone, unless it brings each of those to the disk by
- * itself. What it does cannot be asked, and so it is measured.
+ * batch, however small, because it makes files for it; but it brings all of it to the disk at once, where it may bring
+ * messages alone there one by one. What it does cannot be asked, and so it is measured.
  */
 
 /** What is believed before anything was measured, in milliseconds. */
@@ -11,20 +11,17 @@ const batchFirstMs = 4;
 /** Where messages alone are stored faster than this, nothing is brought to the disk for each, and a batch never pays. */
 const quickMs = 0.12;
 
-/** How much the newest measurement of a batch counts. */
-const newestShare = 0.5;
-
 /**
- * Of so many stretches of messages the quickest counts: whatever else this machine does makes a stretch slower, but
- * nothing makes a disk faster.
+ * Of so many stretches of messages, and of so many batches, the quickest counts: whatever else the server and this
+ * machine do makes them slower, but nothing makes a disk faster.
  */
-const stretchesKept = 8;
+const measurementsKept = 8;
 
-/** What a message costs in a batch, of what it costs alone, once the batch itself is paid for. */
-const batchedShare = 1 / 3;
+/** What a message costs in a batch, once the batch itself is paid for: nothing goes to the disk for it alone. */
+const batchedMs = 0.03;
 
 /** Whatever is not measured seems a little cheaper each time, so that it is tried again. */
-const fading = 0.98;
+const fading = 0.99;
 
 /** After so many messages their pace is taken, also if more are on their way. */
 const stretchMax = 200;
@@ -39,14 +36,16 @@ const leastMs = 0.001;
 export class Pace {
   readonly #monotonic: () => number;
   readonly #takesBatches: boolean;
-  /** What a message alone took in the last stretches. */
-  #stretches: readonly number[] = [];
+  /** What a message alone took in the last stretches, and the last batches without their messages. */
+  readonly #stretches: number[] = [];
+  readonly #batches: number[] = [];
   #aloneMs = aloneFirstMs;
   #batchMs = batchFirstMs;
   /** How many messages are on their way one by one. */
   #underWay = 0;
-  /** When the first of them was sent, or the last stretch ended, and how many were stored since. */
+  /** When the first of them was sent, or the last stretch ended, how many were under way then, and how many were stored since. */
   #since = 0;
+  #inherited = 0;
   #stored = 0;
 
   /** A server that takes no batches is sent everything one by one. */
@@ -59,7 +58,7 @@ export class Pace {
   goesAlone(count: number): boolean {
     if (this.#takesBatches && this.#aloneMs < quickMs)
       return this.#underWay + count <= underWayQuickMax;
-    const worthwhile = this.#batchMs / (this.#aloneMs * (1 - batchedShare));
+    const worthwhile = this.#batchMs / Math.max(this.#aloneMs - batchedMs, leastMs);
     const aloneMax = this.#takesBatches
       ? Math.min(Math.max(worthwhile, 1), underWayMax)
       : underWayMax;
@@ -74,18 +73,21 @@ export class Pace {
     const answered = () => {
       this.#underWay -= count;
       this.#stored += count;
-      if (this.#underWay === 0 || this.#stored >= stretchMax) this.#measure();
+      const isLong = this.#stored >= Math.max(stretchMax + this.#inherited, this.#underWay);
+      if (this.#underWay === 0 || isLong) this.#measure(isLong);
     };
     sent.then(answered, answered);
     return sent;
   }
 
-  /** Takes the pace of a stretch. A message that nobody was beside tells how far the server is, and no more. */
-  #measure(): void {
-    if (this.#stored > 1) {
+  /**
+   * Takes the pace of a stretch. A message that nobody was beside tells how far the server is, and no more. Answers come in
+   * bunches: what was under way before a stretch may have been stored before it, and tells nothing unless more came.
+   */
+  #measure(isLong: boolean): void {
+    if (this.#stored > 1 && (isLong || this.#inherited === 0)) {
       const tookMs = Math.max((this.#monotonic() - this.#since) / this.#stored, leastMs);
-      this.#stretches = [...this.#stretches.slice(1 - stretchesKept), tookMs];
-      this.#aloneMs = Math.min(...this.#stretches);
+      this.#aloneMs = quickest(this.#stretches, tookMs);
       this.#batchMs *= fading;
     }
     this.#begin();
@@ -96,17 +98,20 @@ export class Pace {
     const sentAt = this.#monotonic();
     const value = await send();
     const elapsedMs = this.#monotonic() - sentAt;
-    this.#batchMs = mixed(this.#batchMs, elapsedMs - size * this.#aloneMs * batchedShare);
+    this.#batchMs = quickest(this.#batches, Math.max(elapsedMs - size * batchedMs, leastMs));
     this.#aloneMs *= fading;
     return value;
   }
 
   #begin(): void {
     this.#since = this.#monotonic();
+    this.#inherited = this.#underWay;
     this.#stored = 0;
   }
 }
 
-function mixed(before: number, newest: number): number {
-  return before + newestShare * (Math.max(newest, leastMs) - before);
+/** Adds a measurement to the last ones; gives the least of them. */
+function quickest(measurements: number[], newest: number): number {
+  if (measurements.push(newest) > measurementsKept) measurements.shift();
+  return Math.min(...measurements);
 }

@@ -31,6 +31,8 @@ export class Subjects {
   readonly scope: string | undefined;
   /** What the subjects of a type begin with; the last that was asked for, because most come in a row. */
   #head = { service: "", type: "", text: "" };
+  /** The name of a consumer; the last that was asked for, because most jobs of a turn are of one lane. */
+  #consumer = { service: "", queue: "", type: "", token: "", name: "" };
 
   constructor(prefix: string, scope?: string) {
     this.prefix = prefix;
@@ -88,7 +90,13 @@ export class Subjects {
 
   /** The name of one consumer. Tokens hold no `~`, so that names are never ambiguous. */
   consumer({ service, queue, type, typeVersion }: LaneName, lane: PriorityLane): string {
-    return [service, queue, type].map(tokenOf).concat(laneToken(typeVersion, lane)).join("~");
+    const token = laneToken(typeVersion, lane);
+    const last = this.#consumer;
+    const isSame = last.token === token && last.type === type && last.queue === queue;
+    if (isSame && last.service === service) return last.name;
+    const name = [service, queue, type].map(tokenOf).concat(token).join("~");
+    this.#consumer = { service, queue, type, token, name };
+    return name;
   }
 
   /** Everything that may be read: all events and notes, or those of one service. */

@@ -2,7 +2,7 @@
  * Wake-ups: hints to this process's own listeners and, over the server, to those of others.
  */
 import type { WakeTopic } from "../engine.js";
-import { hintText, joined, type News, readHint, type Where } from "./news.js";
+import { hintText, holds, joined, type News, readHint, type Where } from "./news.js";
 import type { Port } from "./port.js";
 import type { Subjects } from "./subjects.js";
 
@@ -58,6 +58,7 @@ export class Wake {
     if (this.#pending.size === 0) queueMicrotask(() => this.#send());
     const name = `${topic}/${service}`;
     const before = this.#pending.get(name);
+    if (before !== undefined && holds(before.where, where)) return;
     const all = before === undefined ? where : joined(before.where, where);
     this.#pending.set(name, { topic, service, where: all });
   }

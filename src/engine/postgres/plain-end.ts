@@ -35,7 +35,7 @@ const sharedOnce = `shared AS MATERIALIZED (SELECT ${shared}, ?::int AS in_round
 const mostlyOwn: readonly Shareable[] = ["at", "body"];
 
 /** The value of something that is shared by all outcomes of a batch, or differs and stands in `g` if `own` names it. */
-function valueOf(own: readonly Shareable[], name: Shareable): string {
+function sharedOrOwn(own: readonly Shareable[], name: Shareable): string {
   return own.includes(name) ? `coalesce(g.${name}, s.${name})` : `s.${name}`;
 }
 
@@ -46,7 +46,7 @@ function ownTypes(own: readonly Shareable[]): Record<string, string> {
 
 /** Writes the round of those outcomes in `gone` that may stand in one, and the ends of all of them. */
 function store(own: readonly Shareable[]): string {
-  const of = (name: Shareable) => valueOf(own, name);
+  const of = (name: Shareable) => sharedOrOwn(own, name);
   return `round AS (
     INSERT INTO rounds (name, version, run, tries, state, previous, at, actor, body, size, jobs, ids, ats, bodies)
     SELECT s.name, s.version + 1, 1, 1, s.state, 'active', coalesce(s.at, a.at), s.actor, s.body, a.size, a.jobs, a.ids,
@@ -72,7 +72,7 @@ function store(own: readonly Shareable[]): string {
  * they are, and makes the version one more.
  */
 function endOf(own: readonly Shareable[], keyed: boolean): string {
-  const of = (name: Shareable) => valueOf(own, name);
+  const of = (name: Shareable) => sharedOrOwn(own, name);
   const input = table("g", { number: "text", id: "text", ...ownTypes(own) });
   const freed = `,
   freed AS (
