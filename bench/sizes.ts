@@ -91,8 +91,10 @@ export const bareClaimBatchSize = { sqlite: 100, postgres: 500 } as const;
 export const concurrentCallers = 50;
 /** How many concurrency keys the keyed jobs spread over. */
 export const keyCount = 1_000;
-/** How many jobs a worker process of Millrace runs at once. */
-export const workerConcurrency = 500;
+/** How many jobs a worker process of Millrace runs at once: on PostgreSQL, where a claim costs most, as many as a type may. */
+export function workerConcurrencyOn(engineOrUrl: string): number {
+  return engineOrUrl.startsWith("postgres") ? 1_000 : 500;
+}
 /** How many capped jobs may run at once in the whole cluster: more than ever do. */
 export const clusterCap = 2_000;
 /** How often a short measure is repeated; the table shows the median. */

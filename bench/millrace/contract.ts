@@ -1,7 +1,7 @@
 // The jobs that the benchmark runs on Millrace, defined as a user would define them.
 import { connect, defineJob, defineService } from "millrace";
 import { z } from "zod";
-import { clusterCap, workerConcurrency } from "../sizes.js";
+import { clusterCap, workerConcurrencyOn } from "../sizes.js";
 
 const payload = z.object({ number: z.number(), key: z.string() });
 
@@ -9,24 +9,26 @@ const payload = z.object({ number: z.number(), key: z.string() });
 const keyQueueMax = 10_000;
 
 /** A plain job, one whose jobs exclude each other by key, one with a cap, and one that no worker handles. */
-const benchService = defineService("bench", {
-  plain: defineJob({ payload, concurrency: workerConcurrency }),
-  keyed: defineJob({
-    payload,
-    concurrency: workerConcurrency,
-    keyConcurrency: { key: ["/key"], maxActive: 1 },
-    queue: { maxQueuedPerKey: keyQueueMax },
-  }),
-  capped: defineJob({ payload, concurrency: workerConcurrency, maxActive: clusterCap }),
-  unhandled: defineJob({ payload }),
-});
+function benchService(concurrency: number) {
+  return defineService("bench", {
+    plain: defineJob({ payload, concurrency }),
+    keyed: defineJob({
+      payload,
+      concurrency,
+      keyConcurrency: { key: ["/key"], maxActive: 1 },
+      queue: { maxQueuedPerKey: keyQueueMax },
+    }),
+    capped: defineJob({ payload, concurrency, maxActive: clusterCap }),
+    unhandled: defineJob({ payload }),
+  });
+}
 
 /** The job types of the service. */
-export type JobType = keyof typeof benchService.jobs;
+export type JobType = keyof ReturnType<typeof benchService>["jobs"];
 
 /** Connects to an engine; the service has not been started. */
 export function openService(url: string) {
-  return connect(benchService, { url });
+  return connect(benchService(workerConcurrencyOn(url)), { url });
 }
 
 /** A service that is connected to an engine. */
