@@ -85,4 +85,51 @@ describe("jobs that were claimed together", () => {
     await service.chains.wait(chosen).orThrow();
     expect((await service.reads.counts({}).orThrow())[0]).toMatchObject({ count: jobCount });
   });
+
+  it("tell a transaction with an old snapshot to begin anew", async () => {
+    const { url, service, chains } = await printingShop();
+    const [chosen] = chains;
+    if (!chosen) throw new Error("no chain");
+    const tx = new Client({ connectionString: url });
+    await tx.connect();
+    onTestFinished(() => tx.end());
+    const complete = () =>
+      service.chains.complete(
+        chosen,
+        async ({ job, complete }) => void (await complete(job, () => undefined)),
+        { tx },
+      );
+    await tx.query("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1");
+    expect(await complete()).toMatchObject({ error: { _tag: "TransactionConflict" } });
+    await tx.query("ROLLBACK; BEGIN ISOLATION LEVEL REPEATABLE READ");
+    expect((await complete().orThrow()).state).toBe("completed");
+    await tx.query("COMMIT");
+    expect((await service.chains.get(chosen).orThrow()).state).toBe("completed");
+  });
+
+  it("end together also where their results are long", async () => {
+    const { storeUrl, url, schema } = await freshSchema();
+    const long = "x".repeat(3_000);
+    const letters = defineService("letters", {
+      write: defineJob({
+        payload: z.object({ number: z.number() }),
+        result: z.string(),
+        concurrency: 200,
+      }),
+    });
+    const service = await connect(letters, { url: storeUrl });
+    onTestFinished(() => service.stop());
+    const payloads = Array.from({ length: jobCount }, (_, number) => ({ payload: { number } }));
+    const created = await service.jobs.write.createMany(payloads).orThrow();
+    service.jobs.write.handle(({ payload }) => `${payload.number} ${long}`);
+    await service.start();
+    for (const [number, result] of created.entries())
+      expect(await result.unwrap().wait().orThrow()).toBe(`${number} ${long}`);
+    const [row] = await execute(
+      url,
+      `SELECT (SELECT count(*) FROM ${schema}.held)::int AS held,
+        (SELECT count(*) FROM ${schema}.events WHERE name = 'completed')::int AS apart`,
+    );
+    expect(row).toEqual({ held: 0, apart: jobCount });
+  });
 });

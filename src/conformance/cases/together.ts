@@ -163,6 +163,36 @@ export const togetherCases = concern("together", [
     },
   },
   {
+    name: "two things may be done to one of them at the same moment",
+    async run(env) {
+      const jobs = await claimTogether(env);
+      const beats = jobs.slice(0, 8).map(async (job) => {
+        const [noted, renewed] = await Promise.all([
+          env.engine.note([env.event(job, { command: "heartbeat", token: 1 })]),
+          env.engine.renew([{ job, token: 1, leaseMs }]),
+        ]);
+        return [noted[0], renewed[0]?.outcome];
+      });
+      for (const beat of await Promise.all(beats)) assert.deepEqual(beat, [true, "held"]);
+      await completeAll(env, jobs);
+    },
+  },
+  {
+    name: "two processes may renew some of them each at the same moment",
+    needs: ["shared"],
+    async run(env) {
+      const jobs = await claimTogether(env);
+      const engines = [env.engine, await env.open()];
+      const renewals = engines.flatMap((engine, place) =>
+        jobs
+          .filter((_, index) => index % 2 === place)
+          .map((job) => engine.renew([{ job, token: 1, leaseMs }])),
+      );
+      const outcomes = (await Promise.all(renewals)).flat();
+      assert.deepEqual(tally(outcomes), { held: count });
+    },
+  },
+  {
     name: "all lapse at their time, each is moved on by itself, and late outcomes are refused",
     async run(env) {
       const jobs = await claimTogether(env);

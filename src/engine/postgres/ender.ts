@@ -30,8 +30,10 @@ export class Ender {
       await this.#endOwn(items, outcomes);
     });
     const left = openOf(items, outcomes);
-    if (left.length > 0 && (await this.#sharedLeases.spread(left.map(({ item }) => item[0]))))
+    if (left.length > 0) {
+      await this.#sharedLeases.spread(left.map(({ item }) => item[0]));
       await unlessOfOneItem(() => this.#endOwn(items, outcomes));
+    }
     return outcomes;
   }
 

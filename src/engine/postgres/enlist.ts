@@ -16,6 +16,7 @@ import { type Database, run } from "./driver.js";
 import { codeOf, isPassing } from "./faults.js";
 import { createPlain } from "./plain-create.js";
 import { readLogs } from "./read.js";
+import { refuseOldSnapshot } from "./shared-leases.js";
 import { finished, type PostgresTransaction } from "./transaction.js";
 import type { Writer } from "./writer.js";
 
@@ -80,13 +81,17 @@ export class Enlisted {
 
   /** Locks the lease of a token until the transaction ends. */
   async hold({ job, token }: TokenLease, given: CallerTransaction): Promise<boolean> {
-    await this.#options.writer.ownLeases([{ id: job.id, token }]);
+    const { writer } = this.#options;
+    await writer.ownLeases([{ id: job.id, token }]);
     return this.#callers.use(given, async (session) => {
-      const rows = await session.execute({
-        sql: "SELECT id FROM leases WHERE id = ? AND token = ? FOR UPDATE",
-        values: [job.id, token],
-      });
-      return rows.length > 0;
+      const sql = "SELECT id FROM leases WHERE id = ? AND token = ? FOR UPDATE";
+      const look = async () => (await session.execute({ sql, values: [job.id, token] })).length > 0;
+      if (await look()) return true;
+      // Another process may have claimed it, or spread its lease just now.
+      await writer.ownLeases([{ id: job.id, token: undefined }]);
+      if (await look()) return true;
+      await run(session, refuseOldSnapshot([job.id]));
+      return false;
     });
   }
 
@@ -125,6 +130,11 @@ function* each(
   perform: (change: Change) => Step<AppendOutcome>,
 ): Step<readonly AppendOutcome[]> {
   const outcomes: AppendOutcome[] = [];
-  for (const change of changes) outcomes.push(yield* perform(change));
+  for (const change of changes) {
+    const outcome = yield* perform(change);
+    if (outcome.outcome === "conflict" && change.event.name !== "created")
+      yield* refuseOldSnapshot([change.job.id]);
+    outcomes.push(outcome);
+  }
   return outcomes;
 }

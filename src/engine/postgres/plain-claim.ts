@@ -45,7 +45,7 @@ const asked = `SELECT i.*, c.now,
     id: "text",
   })}`;
 
-/** What is read of each job `r` that was taken and of its wide row `j`, in the order of `TakenJob`. */
+/** What is read of each job `r` that was taken and of its wide row `j`. A fold does not ask who created it. */
 const takenColumns = [
   "r.n",
   "r.lane",
@@ -55,12 +55,11 @@ const takenColumns = [
   "j.context",
   "j.created_state",
   "j.created_at",
-  "j.created_id",
-  // Whoever created it may have any name.
-  "translate(j.created_by, E'\\x1e\\x1f', '  ')",
   "j.created_body",
-  `CASE WHEN r.version > 1 OR r.noted = 1 THEN (${logAsJson("r.n")}) END`,
 ] as const;
+
+/** The logs of the jobs that have more than their creation, each behind the job's number. */
+const takenLogs = `${joined(`r.n || E'\\x1e' || (${logAsJson("r.n")})`)} FILTER (WHERE r.version > 1 OR r.noted = 1)`;
 
 /**
  * A row that changed after the statement began is locked as it is now but cannot be deleted, so that everything follows from
@@ -93,12 +92,12 @@ const take = `WITH asked AS MATERIALIZED (${asked}),
       count(*), array_agg(n) FROM gone WHERE is_first HAVING count(*) > 0 RETURNING seq
   ),
   whole AS MATERIALIZED (
-    SELECT min(lane) AS lane, array_agg(n) AS jobs FROM gone
+    SELECT min(lane) AS lane, min(n) AS first_job, max(n) AS last_job, array_agg(n) AS jobs FROM gone
     HAVING count(*) BETWEEN ${sharedMin} AND ${sharedMax} AND min(lane) = max(lane) AND bool_and(is_first AND key IS NULL)
   ),
   shared AS (
-    INSERT INTO shared_leases (seq, at, until, lane, capped, worker, jobs)
-    SELECT r.seq, i.now, i.now + i.lease_ms, w.lane, i.capped, ?::text, w.jobs
+    INSERT INTO shared_leases (seq, at, until, lane, capped, worker, first_job, last_job, jobs)
+    SELECT r.seq, i.now, i.now + i.lease_ms, w.lane, i.capped, ?::text, w.first_job, w.last_job, w.jobs
     FROM whole w, round r, asked i WHERE i.lane = w.lane RETURNING seq, jobs
   ),
   leased AS (
@@ -116,7 +115,7 @@ const take = `WITH asked AS MATERIALIZED (${asked}),
   SELECT (SELECT count(*) FROM found), o.due_at, o.lapses_at, CASE WHEN o.lined THEN 1 END, s.seq,
     array_to_string(s.jobs, E'\\x1f'), t.*
   FROM outlook o LEFT JOIN shared s ON true, (
-    SELECT ${takenColumns.map((column) => joined(`coalesce((${column})::text, E'\\x1e')`)).join(", ")} FROM gone r
+    SELECT ${takenLogs}, ${takenColumns.map((column) => joined(`${column}::text`)).join(", ")} FROM gone r
     LEFT JOIN LATERAL (SELECT ${creationColumns}, created_at FROM jobs WHERE n = r.n OFFSET 0) AS j ON true
   ) AS t`;
 
@@ -240,25 +239,27 @@ interface TakenJob {
 
 /** The jobs of a claim, in no order. */
 function takenJobs(row: ClaimRow): TakenJob[] {
-  const lists = row.slice(outlookLength) as readonly (string | null)[];
+  const [logs, ...lists] = row.slice(outlookLength) as readonly (string | null)[];
   if (lists[0] === null) return [];
-  const columns = lists.map((column) => (column ?? "").split(separator));
-  const of = (column: number, index: number) => columns[column]?.[index] ?? "";
-  return (columns[0] ?? []).map((n, index) => ({
+  const of = (column: (typeof takenColumns)[number]) =>
+    (lists[takenColumns.indexOf(column)] ?? "").split(separator);
+  const [lanes, ids, ranks, runAts] = [of("r.lane"), of("r.id"), of("r.rank"), of("r.run_at")];
+  const [states, createdAts] = [of("j.created_state"), of("j.created_at")];
+  const [contexts, bodies] = [of("j.context"), of("j.created_body")];
+  const logOf = new Map(
+    logs?.split(separator).map((log) => log.split(nothing) as [n: string, log: string]),
+  );
+  const created = (index: number) =>
+    createdValues(states[index] ?? "", Number(createdAts[index]), "", "", bodies[index] ?? "");
+  return of("r.n").map((n, index) => ({
     n,
-    lane: Number(of(1, index)),
-    id: of(2, index),
-    rank: Number(of(3, index)),
-    runAt: Number(of(4, index)),
-    context: of(5, index),
-    created: createdValues(
-      of(6, index),
-      Number(of(7, index)),
-      of(8, index),
-      of(9, index),
-      of(10, index),
-    ),
-    log: of(11, index) === nothing ? null : of(11, index),
+    lane: Number(lanes[index]),
+    id: ids[index] ?? "",
+    rank: Number(ranks[index]),
+    runAt: Number(runAts[index]),
+    context: contexts[index] ?? "",
+    created: created(index),
+    log: logOf.get(n) ?? null,
   }));
 }
 

@@ -44,7 +44,7 @@ function ownTypes(own: readonly Shareable[]): Record<string, string> {
   return { event_id: "text", ...Object.fromEntries(own.map((name) => [name, shareable[name]])) };
 }
 
-/** Writes the round of those outcomes in `gone` that may stand in one, and the ends of all of them. */
+/** Writes the round of those outcomes in `gone` that may stand in one, the events of others, and the ends of all of them. */
 function store(own: readonly Shareable[]): string {
   const of = (name: Shareable) => sharedOrOwn(own, name);
   return `round AS (
@@ -62,6 +62,11 @@ function store(own: readonly Shareable[]): string {
     SELECT g.n, g.lane, ${of("state")}, ${of("version")} + 1, g.run, g.tries, ${of("token")}, g.started_at,
       ${of("at")}, ${of("at")}, ${of("detail")}, ${of("aggregate")},
       g.started, CASE WHEN g.started IS NOT NULL THEN (SELECT seq FROM round) END FROM gone g, shared s
+  ),
+  logged AS (
+    INSERT INTO events (job, name, version, run, tries, state, previous, at, id, actor, body)
+    SELECT g.n, ${of("name")}, ${of("version")} + 1, g.run, g.tries, ${of("state")}, 'active', ${of("at")},
+      g.event_id, ${of("actor")}, ${of("body")} FROM gone g, shared s WHERE s.in_round = 0 OR g.started IS NULL
   )`;
 }
 
@@ -93,18 +98,13 @@ function endOf(own: readonly Shareable[], keyed: boolean): string {
     DELETE FROM leases l USING locked g WHERE l.ctid = g.lies
     RETURNING l.n, l.lane, l.run, l.tries, l.started_at, l.key, l.capped, l.started, g.*
   ),
-  ${store(own)},
-  logged AS (
-    INSERT INTO events (job, name, version, run, tries, state, previous, at, id, actor, body)
-    SELECT g.n, ${of("name")}, ${of("version")} + 1, g.run, g.tries, ${of("state")}, 'active', ${of("at")},
-      g.event_id, ${of("actor")}, ${of("body")} FROM gone g, shared s WHERE s.in_round = 0 OR g.started IS NULL
-  )${keyed ? freed : ""}
+  ${store(own)}${keyed ? freed : ""}
   SELECT ${joined("number")}, max(capped), ${joined("key")} FROM gone`;
 }
 
 /**
  * Ends jobs that share a lease, by their places in it. It goes with them: jobs that have not ended get leases of their own.
- * All of them are first tries, and their outcomes stand in a round.
+ * All of them are first tries.
  */
 const endTogether = `WITH ${sharedOnce},
   freed AS (
@@ -182,8 +182,8 @@ export function endBatch(items: readonly PlainEnd[]): EndBatch {
 }
 
 /** Whether the jobs of a batch may end together with a lease that they share: first tries whose outcomes differ in little. */
-export function mayEndTogether({ areAlike, mayShareRound, shared }: EndBatch): boolean {
-  return areAlike && mayShareRound && shared[tokenPlace] === 1;
+export function mayEndTogether({ areAlike, shared }: EndBatch): boolean {
+  return areAlike && shared[versionPlace] === firstStart && shared[tokenPlace] === 1;
 }
 
 function columnsOf(batch: EndBatch, own: readonly Shareable[]): readonly SqlValue[] {
@@ -211,12 +211,14 @@ export function* endShared(
   batch: EndBatch,
   places: readonly SharedPlace[],
 ): Step<readonly (AppendOutcome | null)[]> {
-  const { items, shared } = batch;
+  const { items, shared, mayShareRound } = batch;
+  const inRound = mayShareRound ? 1 : 0;
   const numbers = list(items.map((_, index) => index));
   const seqs = places.map(({ seq }) => seq);
   const at = list(places.map(({ place }) => place));
   const leases = list([...new Set(seqs)]);
-  const values = [...shared, 1, leases, numbers, list(seqs), at, ...columnsOf(batch, mostlyOwn)];
+  const own = columnsOf(batch, mostlyOwn);
+  const values = [...shared, inRound, leases, numbers, list(seqs), at, ...own];
   const statement = { sql: endTogether, values, raw: true, planned: true, last: true } as const;
   return outcomesOf(tx, items, arrays<EndedRow>(yield statement)[0]);
 }
@@ -237,7 +239,8 @@ const firstStart = 2;
 /** Of what an outcome says. */
 const bodyMember = 14;
 
-/** Where the token stands among what is shared. */
+/** Where version and token stand among what is shared. */
+const versionPlace = 0;
 const tokenPlace = 1;
 
 /** Of detail, which is text of the user's. */

@@ -29,7 +29,7 @@ export const eventsInRounds = eventsIn(`
   SELECT w.job, p.round FROM unnest(${array("bigint")}) AS w (job), LATERAL (
     SELECT started AS round FROM ended WHERE n = w.job
     UNION SELECT finished FROM ended WHERE n = w.job
-    UNION SELECT (SELECT started FROM held WHERE id = j.id) FROM jobs j WHERE j.n = w.job
+    UNION SELECT (SELECT started FROM held_by_job WHERE id = j.id) FROM jobs j WHERE j.n = w.job
     UNION SELECT round FROM rounds_of_job WHERE job = w.job
   ) AS p WHERE p.round IS NOT NULL`);
 

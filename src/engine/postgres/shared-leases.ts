@@ -4,7 +4,7 @@
  * take it away. Whatever else happens to one of the jobs spreads it first: each gets a lease of its own, and everything is
  * as it would have been. A row is put down and taken away, but never changed.
  */
-import { arrays, type Step } from "../sql/statement.js";
+import type { Step } from "../sql/statement.js";
 import { array, list } from "./text.js";
 import type { Transactions } from "./transactions.js";
 
@@ -26,17 +26,29 @@ export function spreadFreed(condition: string): string {
 }
 
 const spread = `WITH freed AS (
-    DELETE FROM shared_leases s WHERE EXISTS (
-      SELECT 1 FROM jobs j WHERE j.id = ANY(${array("text")}) AND j.n = ANY(s.jobs)) RETURNING *
+    DELETE FROM shared_leases WHERE seq = ANY(ARRAY(
+      SELECT f.seq FROM (SELECT n FROM jobs WHERE id = ANY(${array("text")})) AS j, LATERAL (
+        SELECT seq FROM shared_leases WHERE last_job >= j.n AND first_job <= j.n AND j.n = ANY(jobs) OFFSET 0
+      ) AS f ORDER BY f.seq)) RETURNING *
   ),
   leased AS (${spreadFreed("true")})
-  SELECT count(*) FROM freed`;
+  SELECT 1`;
 
-/** Spreads the leases that jobs share with others. Gives whether there were any. */
-function* spreadLeases(ids: readonly string[]): Step<boolean> {
-  const values = [list(ids)];
-  const [row] = arrays<[number]>(yield { sql: spread, values, raw: true, planned: true });
-  return row !== undefined && row[0] > 0;
+/** Spreads the leases that jobs share with others. */
+function* spreadLeases(ids: readonly string[]): Step<void> {
+  yield { sql: spread, values: [list(ids)], raw: true, planned: true };
+}
+
+const lockShared = `SELECT f.seq FROM jobs j JOIN shared_leases f
+    ON f.last_job >= j.n AND f.first_job <= j.n AND j.n = ANY(f.jobs)
+  WHERE j.id = ANY(${array("text")}) AND current_setting('transaction_isolation') <> 'read committed' FOR KEY SHARE OF f`;
+
+/**
+ * Fails, as a conflict of transactions, where one of the caller's still sees a lease that was spread after its snapshot: it
+ * cannot see the leases that came of it, and has to be begun anew.
+ */
+export function* refuseOldSnapshot(ids: readonly string[]): Step<void> {
+  yield { sql: lockShared, values: [list(ids)] };
 }
 
 /** Where a job stands among those that share a lease. */
@@ -92,15 +104,18 @@ export class SharedLeases {
     return place;
   }
 
-  /** Gives leases of their own to jobs that share one with others, and so to those others. Gives whether any did. */
-  spread(ids: readonly string[]): Promise<boolean> {
-    for (const id of ids) this.#places.delete(id);
-    return this.#transactions.again(() => spreadLeases(ids));
+  /** Gives leases of their own to jobs that share one with others, and so to those others. Waits for who does so already. */
+  async spread(ids: readonly string[]): Promise<void> {
+    const known = ids.map((id) => this.#places.get(id));
+    await this.#transactions.again(() => spreadLeases(ids));
+    // Forgotten only now, because until the commit they have no leases of their own.
+    for (const [index, id] of ids.entries())
+      if (this.#places.get(id) === known[index]) this.#places.delete(id);
   }
 
   /**
    * Does something to jobs that have to have leases of their own for it. Those that this process knows of get them before.
-   * Another process may have claimed a job whose answer is doubtful: it is asked again where that has helped.
+   * Another process may have claimed a job whose answer is doubtful, or may spread its lease just now: it is asked again.
    */
   async on<Item, Answer>(wish: OnLeases<Item, Answer>): Promise<readonly Answer[]> {
     const { items, idOf, isDoubtful, perform } = wish;
@@ -108,7 +123,8 @@ export class SharedLeases {
     if (known.length > 0) await this.spread(known);
     const answers = await perform(items);
     const doubtful = items.filter((item, index) => isDoubtful(item, answers[index] as Answer));
-    if (doubtful.length === 0 || !(await this.spread(doubtful.map(idOf)))) return answers;
+    if (doubtful.length === 0) return answers;
+    await this.spread(doubtful.map(idOf));
     const better = new Map(
       (await perform(doubtful)).map((answer, index) => [doubtful[index], answer]),
     );

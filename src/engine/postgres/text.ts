@@ -6,7 +6,7 @@ import type { SqlValue } from "../sql/statement.js";
 
 /** Tables where a statement names one: after these words, and nowhere else. */
 const tables =
-  /\b(FROM|JOIN|INTO|UPDATE|USING|TRUNCATE)\s+(lanes|events|rounds|rounds_of_job|jobs|ended|tags|waiting|ready|leases|shared_leases|held|slots|blockers|keys|records|store|projection|delayed|outbox|outbox_home)\b/g;
+  /\b(FROM|JOIN|INTO|UPDATE|USING|TRUNCATE)\s+(lanes|events|rounds|rounds_of_job|jobs|ended|tags|waiting|ready|leases|shared_leases|held|held_by_job|slots|blockers|keys|records|store|projection|delayed|outbox|outbox_home)\b/g;
 
 /** A statement as the server gets it. */
 export interface StatementText {

@@ -82,11 +82,13 @@ export class Wake {
     for (const topic of topics) if (woke[topic]) this.#call(topic);
   }
 
-  /** The notification of a topic, for whoever sends it right behind the commit that it tells of. While they rest there is none. */
+  /**
+   * The notification of a topic, for whoever sends it right behind the commit that it tells of. While they rest there is none.
+   * It takes along what others have not been told, which is told again by itself: the sender may fail.
+   */
   notice(topic: WakeTopic): Notice | null {
     if (performance.now() < this.#restsUntil) return null;
-    this.#pending.add(topic);
-    return this.#take();
+    return this.#noticeOf(new Set([...this.#pending, topic]));
   }
 
   /** Tells others what they have not been told, and listens no more. */
@@ -111,17 +113,19 @@ export class Wake {
       const restsMs = this.#isClosed ? 0 : this.#restsUntil - performance.now();
       if (restsMs > 0) await this.#rest(restsMs);
       // A notification that cannot be sent is a hint lost, no more.
-      else await this.#options.notify(this.#take()).catch(() => {});
+      else {
+        const notice = this.#noticeOf(this.#pending);
+        this.#pending.clear();
+        await this.#options.notify(notice).catch(() => {});
+      }
     }
     this.#sending = null;
   }
 
-  /** The notification of everything that others have not been told. */
-  #take(): Notice {
-    const payload = [this.#sender, ...this.#pending].join(" ");
-    this.#pending.clear();
+  /** A notification, after which they rest. */
+  #noticeOf(woke: ReadonlySet<WakeTopic>): Notice {
     this.#restsUntil = performance.now() + restMs;
-    return { channel: this.#options.channel, payload };
+    return { channel: this.#options.channel, payload: [this.#sender, ...woke].join(" ") };
   }
 
   #rest(forMs: number): Promise<void> {

@@ -24,7 +24,7 @@ export function* renewLease(tx: Transaction, held: HeldLease): Step<RenewOutcome
   const [row] = yield {
     sql: `SELECT coalesce(d.state, w.state, r.state, CASE WHEN l.id IS NULL THEN NULL ELSE 'active' END) AS state,
         d.n IS NOT NULL AND d.token = ? AS ended
-      FROM jobs j LEFT JOIN ended d ON d.n = j.n LEFT JOIN waiting w ON w.n = j.n LEFT JOIN held l ON l.id = j.id
+      FROM jobs j LEFT JOIN ended d ON d.n = j.n LEFT JOIN waiting w ON w.n = j.n LEFT JOIN held_by_job l ON l.id = j.id
       LEFT JOIN ready r ON r.lane = j.lane AND r.rank = -j.priority AND r.run_at = j.run_at AND r.id = j.id
       WHERE j.id = ?`,
     values: [held.token, held.job.id],

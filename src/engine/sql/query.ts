@@ -27,7 +27,7 @@ export function joinSlim(job: string): string {
   LEFT JOIN waiting w ON w.n = ${job}.n AND d.n IS NULL
   LEFT JOIN ready r ON d.n IS NULL AND r.lane = ${job}.lane AND r.rank = -${job}.priority
     AND r.run_at = ${job}.run_at AND r.id = ${job}.id
-  LEFT JOIN held s ON d.n IS NULL AND s.id = ${job}.id`;
+  LEFT JOIN held_by_job s ON d.n IS NULL AND s.id = ${job}.id`;
 }
 
 /** Whether a job has not ended, by the expression of its number. */

@@ -146,6 +146,7 @@ export const migrations: readonly string[] = [
   `
   -- All leases, each by itself. Other stores keep some of them together.
   CREATE VIEW held AS SELECT * FROM leases;
+  CREATE VIEW held_by_job AS SELECT * FROM leases;
   `,
 ];
 
