@@ -46,6 +46,17 @@ export const admissionCases = concern("admission", [
     },
   },
   {
+    name: "a job that waits for its next try is as old as it was, also beside one that was created at the same moment",
+    async run(env) {
+      const key = env.key("k", { maxQueued: 1 });
+      for (const id of ["first", "second"]) assert.deepEqual(await create(env, id, key), accepted);
+      await env.fail(await env.claimOne(), env.now);
+      const refused = await create(env, "third", key);
+      assert.ok(refused.outcome === "not_admitted" && refused.admission.outcome === "rejected");
+      assert.equal(refused.admission.existingJobId, "first");
+    },
+  },
+  {
     name: "without a queue a busy key refuses, and names the job that is in the way",
     async run(env) {
       const key = env.key("k", { maxQueued: 0 });

@@ -103,13 +103,19 @@ export function withOutcome(
   return { ...state, maxActive, maxQueued, whenFull, lastOutcome };
 }
 
-/** Puts a job under the key, or where it stands now if it is there already. One that came back is as old as it ever was. */
+/** Puts a job under the key. One that is there already keeps its place, and one that came back is as old as it ever was. */
 export function withMember(state: KeyState, job: Job, now: number): KeyState {
-  const members = state.members.filter(({ id }) => id !== job.id);
+  const member = memberOf(job, now);
+  if (state.members.some(({ id }) => id === job.id))
+    return {
+      ...state,
+      members: state.members.map((other) => (other.id === job.id ? member : other)),
+    };
   const isYounger = ({ createdAt, id }: KeyMember) =>
     createdAt > job.createdAt || (createdAt === job.createdAt && job.run > 1 && id > job.id);
-  const place = members.findIndex(isYounger);
-  members.splice(place === -1 ? members.length : place, 0, memberOf(job, now));
+  const place = state.members.findIndex(isYounger);
+  const members = [...state.members];
+  members.splice(place === -1 ? members.length : place, 0, member);
   return { ...state, members };
 }
 
