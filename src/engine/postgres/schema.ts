@@ -202,8 +202,10 @@ export const migrations: readonly string[] = [
     UNION ALL SELECT j.id, m.n, f.lane, 2, 1, f.until, j.deadline, 0
     FROM shared_leases f CROSS JOIN LATERAL unnest(f.jobs) AS m (n) LEFT JOIN jobs j ON j.n = m.n;
   CREATE VIEW held_by_job AS
-    SELECT id, version, until, worker, started_at, updated_at, heartbeat_at, run, tries, cancel, started FROM leases
-    UNION ALL SELECT j.id, 2, f.until, f.worker, f.at, f.at, f.at, 1, 1, 0, f.seq
+    SELECT id, n, lane, rank, run_at, run, deadline, key, key_max, version, tries, token, until, capped, worker, started_at,
+      updated_at, heartbeat_at, cancel, blocked, started FROM leases
+    UNION ALL SELECT j.id, j.n, f.lane, -j.priority, j.run_at, 1, j.deadline, NULL, NULL, 2, 1, 1, f.until, f.capped, f.worker, f.at,
+      f.at, f.at, 0, 0, f.seq
     FROM jobs j JOIN shared_leases f ON f.last_job >= j.n AND f.first_job <= j.n AND j.n = ANY(f.jobs);
   `,
 ];
