@@ -12,7 +12,7 @@ import type { Transactions } from "./transactions.js";
 export const sharedMin = 32;
 export const sharedMax = 800;
 
-/** What the shared leases `f` say of the lease of a job `j`, in the order of `leaseOfShared`. */
+/** The columns of a lease, and what a shared lease `f` and the wide row `j` of a job say for them. */
 const leaseColumns = `id, n, lane, rank, run_at, run, deadline, version, tries, token, until, capped, worker, started_at,
   updated_at, heartbeat_at, cancel, blocked, started`;
 const leaseOfShared = `j.id, j.n, f.lane, -j.priority, j.run_at, 1, j.deadline, 2, 1, 1, f.until, f.capped, f.worker, f.at,
@@ -73,7 +73,7 @@ export interface OnLeases<Item, Answer> {
 
 /**
  * The shared leases as one process sees them. It remembers which of its jobs have one, which is a hint that saves a look: a
- * job that is not remembered, or whose lease was spread meanwhile, is found as any other is.
+ * job that is not remembered, or whose lease was spread meanwhile, is looked for in the store.
  */
 export class SharedLeases {
   readonly #transactions: Transactions;
