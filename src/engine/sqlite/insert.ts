@@ -4,7 +4,7 @@
 import type { SqlValue, Step } from "../sql/statement.js";
 
 /** How many rows go into one statement: the largest number that is still to come, so that few rows take few statements, too. */
-export const chunkSizes = [32, 16, 8, 4, 2, 1] as const;
+const chunkSizes = [32, 16, 8, 4, 2, 1] as const;
 
 /** Makes an insert of one row, which ends with its values, one of any number of them, given one after the other. */
 export function insertMany(one: string): (values: readonly SqlValue[]) => Step<void> {

@@ -8,7 +8,6 @@ import type { PlainCreate } from "../sql/plain.js";
 import { creationColumns } from "../sql/rows.js";
 import { int, type SqlValue, type Step } from "../sql/statement.js";
 import type { Transaction } from "../sql/transaction.js";
-import { chunkSizes } from "./insert.js";
 
 const row = "(?,?,?,?,?,?,?,?,?,?,'pending',?,?)";
 
@@ -21,12 +20,17 @@ const insertReady = `INSERT INTO ready
   SELECT n, id, lane, -priority, run_at, 'pending', 1, 1, 0, 0, deadline, created_at, 0
   FROM jobs WHERE n > ? AND n <= ?`;
 
-/** The statements for numbers of jobs at once, the largest first. A job whose id is taken is not inserted. */
-const inserts = chunkSizes.map((size) => ({ size, sql: insertOf(size) }));
-const one = insertOf(1);
+/** How many jobs go into one statement at most. */
+const chunkMax = 32;
 
+/** The statements for up to so many jobs at once, each made when it is first needed. */
+const inserts: string[] = [];
+
+/** The statement for a number of jobs. A job whose id is taken is not inserted. */
 function insertOf(rows: number): string {
-  return `${insertJobs}${new Array<string>(rows).fill(row).join(",")} ON CONFLICT (id) DO NOTHING`;
+  inserts[rows] ??=
+    `${insertJobs}${new Array<string>(rows).fill(row).join(",")} ON CONFLICT (id) DO NOTHING`;
+  return inserts[rows];
 }
 
 /** Creates plain jobs; one whose id is taken is left out and told so. */
@@ -37,14 +41,10 @@ export function* createPlain(
   const outcomes: AppendOutcome[] = [];
   const before = tx.seq;
   const isSafe = !(yield* holdsOfEnded(tx));
-  let start = 0;
-  for (const { size, sql } of inserts) {
-    for (; items.length - start >= size; start += size) {
-      const chunk = size === items.length ? items : items.slice(start, start + size);
-      if (isSafe && (yield* insert(tx, chunk, sql)))
-        for (let index = 0; index < size; index++) outcomes.push(appended);
-      else for (const item of chunk) outcomes.push(yield* createOne(tx, item));
-    }
+  for (let start = 0; start < items.length; start += chunkMax) {
+    const chunk = items.length <= chunkMax ? items : items.slice(start, start + chunkMax);
+    if (isSafe && (yield* insert(tx, chunk))) for (const _ of chunk) outcomes.push(appended);
+    else for (const item of chunk) outcomes.push(yield* createOne(tx, item));
   }
   if (tx.seq > before) {
     yield { sql: insertReady, values: [before, tx.seq] };
@@ -64,11 +64,11 @@ function* holdsOfEnded(tx: Transaction): Step<boolean> {
 
 function* createOne(tx: Transaction, item: PlainCreate): Step<AppendOutcome> {
   if (yield* isTaken(tx, item[0])) return exists;
-  return (yield* insert(tx, [item], one)) ? appended : exists;
+  return (yield* insert(tx, [item])) ? appended : exists;
 }
 
 /** Inserts all of a chunk, or nothing where an id is taken. */
-function* insert(tx: Transaction, chunk: readonly PlainCreate[], sql: string): Step<boolean> {
+function* insert(tx: Transaction, chunk: readonly PlainCreate[]): Step<boolean> {
   const values: SqlValue[] = [];
   const before = tx.seq;
   let n = before;
@@ -108,7 +108,7 @@ function* insert(tx: Transaction, chunk: readonly PlainCreate[], sql: string): S
       body,
     );
   }
-  yield { sql, values };
+  yield { sql: insertOf(chunk.length), values };
   const [stored] = yield { sql: "SELECT changes() AS count", values: [] };
   if (!stored || int(stored, "count") < chunk.length) {
     yield { sql: "DELETE FROM jobs WHERE n > ? AND n <= ?", values: [before, n] };

@@ -18,6 +18,11 @@ export function weigh({ kind, items }: Operation): number {
     : items.length;
 }
 
+/** Whether operations are a single one that is about one thing. */
+export function isLone([first, ...others]: readonly Operation[]): boolean {
+  return first !== undefined && others.length === 0 && weigh(first) === 1;
+}
+
 /** What a thread is started with. */
 export interface ThreadData {
   readonly path: string;
@@ -43,11 +48,6 @@ export type ItemReply = { readonly answer: unknown } | { readonly fault: Fault }
 /** What became of one operation; of each of its items, where they were carried out one by one. */
 export type Reply = ItemReply | { readonly items: readonly ItemReply[] };
 
-/** One reply to all operations of a request, as most creates of many callers get it: it is written and read once. */
-export interface SameReply {
-  readonly toAll: Reply;
-}
-
 /** What a committed batch did that others may wait for. */
 export interface Woke {
   readonly ready: boolean;
@@ -58,6 +58,6 @@ export interface Woke {
 /** The answer to a request; the first one, with id 0, says whether the file could be opened. */
 export interface Response {
   readonly id: number;
-  readonly replies: readonly Reply[] | SameReply;
+  readonly replies: readonly Reply[];
   readonly woke: Woke | null;
 }

@@ -15,6 +15,7 @@ import { LogRoom } from "./log-room.js";
 import { LogSync } from "./log-sync.js";
 import {
   type ItemReply,
+  isLone,
   type Operation,
   type Reply,
   type Request,
@@ -22,7 +23,6 @@ import {
   type Sent,
   type ThreadData,
   type Woke,
-  weigh,
 } from "./protocol.js";
 import { wakePath } from "./wake.js";
 
@@ -109,7 +109,7 @@ function listen(first: Sent): void {
     if (isFollowing) ring(response.woke);
     if ("writes" in asked) room?.keep(connection);
     answeredAt = performance.now();
-    asked = isFollowing && isLone(asked) ? nextWithin(lookoutMs) : next();
+    asked = isFollowing && isLoneWrite(asked) ? nextWithin(lookoutMs) : next();
     isFollowing = true;
   }
   if (asked === "close") close();
@@ -120,10 +120,8 @@ function counted(request: Sent): Sent {
   return request;
 }
 
-function isLone(request: Asked): boolean {
-  if (!("writes" in request)) return false;
-  const [write, ...others] = request.writes;
-  return write !== undefined && others.length === 0 && weigh(write) === 1;
+function isLoneWrite(request: Asked): boolean {
+  return "writes" in request && isLone(request.writes);
 }
 
 /** The next request, if it comes in time. */
@@ -157,7 +155,7 @@ function close(): void {
 
 /** Answers a request that others may wait for: they hear of it before the answer is there. */
 function respondAtOnce(request: Asked): Response {
-  if (!log || !isLone(request) || !isCreate(request)) {
+  if (!log || !isLoneWrite(request) || !isCreate(request)) {
     const response = respond(request);
     ring(response.woke);
     return response;
@@ -191,23 +189,12 @@ function respond(request: Asked, sync: Sync = "with"): Response {
   const together = guard(() => commit(now, writes, sync));
   if ("answer" in together) {
     const { answers, woke } = together.answer as Committed;
-    return { id, replies: repliesOf(answers), woke };
+    return { id, replies: answers.map((answer) => ({ answer })), woke };
   }
   if (!isOfOneItem(together.fault)) {
     return { id, replies: writes.map(() => together), woke: null };
   }
   return { id, ...commitApart(now, writes, sync) };
-}
-
-/** The answers as replies, or as one where all say the same of one item each. */
-function repliesOf(answers: Committed["answers"]): Response["replies"] {
-  const [first] = answers;
-  if (
-    first?.length === 1 &&
-    answers.every(({ length, 0: item }) => length === 1 && item === first[0])
-  )
-    return { toAll: { answer: first } };
-  return answers.map((answer) => ({ answer }));
 }
 
 /** Carries out a read. The feed tells nothing that is not on disk yet, because whoever follows it remembers positions. */
