@@ -105,6 +105,7 @@ function completedBody(event: EventOf<"completed">): string {
  * is left out: most creations say little more than their payload.
  */
 export function createdBody(event: EventOf<"created">): string {
+  if (isImplied(event)) return `{"payload":${JSON.stringify(event.payload)}}`;
   return JSON.stringify({
     payload: event.payload,
     typeVersion: unless(event.typeVersion, implied.typeVersion),
@@ -125,6 +126,29 @@ export function createdBody(event: EventOf<"created">): string {
     signature: event.signature,
     secret: event.secret,
   });
+}
+
+/** Whether a creation says no more than its payload, which is written twice as fast by itself. */
+function isImplied(event: EventOf<"created">): boolean {
+  return (
+    event.typeVersion === implied.typeVersion &&
+    event.queue === event.type &&
+    event.maxTries === implied.maxTries &&
+    event.priority === implied.priority &&
+    event.runAt === event.at &&
+    event.deadLetter === implied.deadLetter &&
+    event.tags.length === 0 &&
+    event.blockers.length === 0 &&
+    event.deadline === undefined &&
+    event.key === undefined &&
+    event.policy === undefined &&
+    event.idempotencyKey === undefined &&
+    event.chainId === undefined &&
+    event.parentId === undefined &&
+    event.agent === undefined &&
+    event.signature === undefined &&
+    event.secret === undefined
+  );
 }
 
 /**
@@ -196,14 +220,15 @@ export function headOf(values: HeadValues): JobHead {
 /** A context as the text that stands in the job's own row; the trace's id is part of `traceparent`. */
 export function contextText({ requestId, traceparent, tracestate }: JobContext): string {
   // Most are made here, and hold nothing that would have to be escaped.
-  if (tracestate === undefined && plainWord.test(requestId) && plainWord.test(traceparent))
-    return `["${requestId}","${traceparent}"]`;
+  const words = `${requestId}","${traceparent}`;
+  if (tracestate === undefined && plainWords.test(words)) return `["${words}"]`;
   return JSON.stringify(
     tracestate === undefined ? [requestId, traceparent] : [requestId, traceparent, tracestate],
   );
 }
 
-const plainWord = /^[\w-]+$/;
+/** Two words and what stands between them, which neither can hold. */
+const plainWords = /^[\w-]+","[\w-]+$/;
 
 function contextFrom(text: string): JobContext {
   const [requestId, traceparent, tracestate] = JSON.parse(text) as [string, string, string?];

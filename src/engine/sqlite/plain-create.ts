@@ -3,7 +3,7 @@
  */
 import type { AppendOutcome } from "../engine.js";
 import { isTaken } from "../sql/create.js";
-import { laneNumber } from "../sql/log.js";
+import { type LaneParts, laneNumber } from "../sql/log.js";
 import type { PlainCreate } from "../sql/plain.js";
 import { creationColumns } from "../sql/rows.js";
 import { int, type SqlValue, type Step } from "../sql/statement.js";
@@ -72,41 +72,16 @@ function* insert(tx: Transaction, chunk: readonly PlainCreate[]): Step<boolean> 
   const values: SqlValue[] = [];
   const before = tx.seq;
   let n = before;
+  let last: PlainCreate | null = null;
+  let lane = 0;
   for (const item of chunk) {
-    const [
-      id,
-      service,
-      queue,
-      type,
-      typeVersion,
-      priority,
-      runAt,
-      at,
-      deadline,
-      maxTries,
-      context,
-      eventId,
-      actor,
-      body,
-    ] = item;
-    const name = `${service}/${queue}/${type}@${typeVersion}`;
-    const lane =
-      tx.lanes.get(name) ?? (yield* laneNumber(tx, { service, queue, type, typeVersion }));
+    if (last === null || !isOfLane(item, last)) lane = yield* laneNumber(tx, laneOf(item));
+    last = item;
     n += 1;
-    values.push(
-      n,
-      id,
-      lane,
-      priority,
-      runAt,
-      at,
-      deadline,
-      maxTries,
-      eventId,
-      actor,
-      context,
-      body,
-    );
+    const [id, , , , , priority, runAt, at, deadline, maxTries, context, eventId, actor, body] =
+      item;
+    values.push(n, id, lane, priority, runAt, at, deadline, maxTries);
+    values.push(eventId, actor, context, body);
   }
   yield { sql: insertOf(chunk.length), values };
   const [stored] = yield { sql: "SELECT changes() AS count", values: [] };
@@ -116,4 +91,15 @@ function* insert(tx: Transaction, chunk: readonly PlainCreate[]): Step<boolean> 
   }
   tx.seq = n;
   return true;
+}
+
+function laneOf([, service, queue, type, typeVersion]: PlainCreate): LaneParts {
+  return { service, queue, type, typeVersion };
+}
+
+/** Whether a job goes into the same lane as another one, as those of a batch mostly do. */
+function isOfLane(item: PlainCreate, other: PlainCreate): boolean {
+  return (
+    item[3] === other[3] && item[2] === other[2] && item[1] === other[1] && item[4] === other[4]
+  );
 }
