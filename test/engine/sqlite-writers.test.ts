@@ -1,7 +1,9 @@
 // Several writers on one SQLite file, and many callers of one: positions are given once, and everybody gets the answer to
 // what they asked.
+import Database from "better-sqlite3";
 import { connect } from "millrace";
 import { expect, it, onTestFinished } from "vitest";
+import { filePath } from "#millrace/engine/sqlite/engine.js";
 import { contract, noWork } from "../crash/contract.js";
 import { freshUrl } from "../support/fresh-url.js";
 
@@ -37,6 +39,38 @@ it("tells each of many callers its own outcome", async () => {
   expect(refused).toEqual([20]);
   const ids = results.map((result) => (result.isOk() ? result.value.id : taken.id));
   expect(new Set(ids).size).toBe(50);
+});
+
+it("fails one of many callers alone where the store cannot take its job", async () => {
+  const url = await freshUrl();
+  const service = await open(url);
+  const database = new Database(filePath(url));
+  database.exec(`CREATE TRIGGER refuse BEFORE INSERT ON jobs WHEN NEW.id LIKE 'bad-%'
+    BEGIN SELECT RAISE(ABORT, 'not this one'); END`);
+  database.close();
+  const names = ["one", "bad-two", "three", "bad-four", "five"];
+  const lists = await Promise.all(
+    names.map((name, index) =>
+      service.jobs.quick
+        .createMany(
+          Array.from({ length: index + 1 }, (_, number) => ({
+            payload: noWork,
+            id: `${name}-${number}`,
+          })),
+        )
+        .orThrow(),
+    ),
+  );
+  const told = lists.map((list) =>
+    list.map((result) => (result.isOk() ? result.value.id : result.error._tag)),
+  );
+  expect(told).toEqual(
+    names.map((name, index) =>
+      Array.from({ length: index + 1 }, (_, number) =>
+        name.startsWith("bad") ? "StoreFailed" : `${name}-${number}`,
+      ),
+    ),
+  );
 });
 
 async function open(url: string) {

@@ -128,9 +128,10 @@ export class Channel<Asked extends Operation> {
     const now = this.#now();
     const answer = this.#expect(id);
     const all = together(operations);
-    if (this.#role === "reader") this.#post({ id, now, reads: operations });
-    else this.#post({ id, now, writes: all === null ? operations : [all] });
-    if (isLone(operations)) this.#wakeful.asked();
+    if (this.#role === "writer") {
+      this.#post({ id, now, writes: all === null ? operations : [all] });
+      if (isLone(operations)) this.#wakeful.asked();
+    } else this.#post({ id, now, reads: operations });
     const { replies } = await answer;
     const each = all === null ? replies : apart(replies[0], operations);
     return each.map((reply, index) => this.#answerOf(reply, operations[index]));

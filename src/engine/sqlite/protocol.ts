@@ -19,8 +19,9 @@ export function weigh({ kind, items }: Operation): number {
 }
 
 /** Whether operations are a single one that is about one thing. */
-export function isLone([first, ...others]: readonly Operation[]): boolean {
-  return first !== undefined && others.length === 0 && weigh(first) === 1;
+export function isLone(operations: readonly Operation[]): boolean {
+  const [first] = operations;
+  return operations.length === 1 && first !== undefined && weigh(first) === 1;
 }
 
 /** What a thread is started with. */
