@@ -25,7 +25,7 @@ export interface Session {
 }
 
 /** Calls whose statements take a server milliseconds to plan. Each session plans them anew. */
-export type Purpose = "claim" | "create";
+export type Purpose = "claim" | "create" | "end";
 
 /** A notification to all who listen on a channel. */
 export interface Notice {
@@ -68,7 +68,8 @@ export class Database {
   readonly #clock = new ServerClock();
   readonly #given: (() => number) | null;
   readonly #texts: StatementTexts;
-  readonly #lastFor = new Map<Purpose, PoolClient>();
+  /** What each connection has served first, if that was one of the purposes. */
+  readonly #purposes = new WeakMap<PoolClient, Purpose>();
   #isClosed = false;
   #storeId = "";
   /** The name of the table that tells this place from others. */
@@ -159,6 +160,7 @@ export class Database {
 
   /** Sends a notification. */
   async notify(notice: Notice): Promise<void> {
+    this.#giveNext(undefined);
     await this.#guard(() => this.#pool.query(this.query(notification(notice))));
   }
 
@@ -196,6 +198,7 @@ export class Database {
 
   /** Runs one statement. */
   async execute(statement: Statement): Promise<readonly SqlRow[]> {
+    this.#giveNext(undefined);
     const { rows } = await this.#pool.query(this.query(statement));
     return rows as readonly SqlRow[];
   }
@@ -259,14 +262,23 @@ export class Database {
     });
   }
 
-  /** A connection: the one that last served the same purpose, if it is free. */
+  /** A connection: one that has served the same purpose before, if one is free, and else one that has served none. */
   async #connect(purpose: Purpose | undefined): Promise<PoolClient> {
-    if (purpose === undefined) return this.#pool.connect();
-    const last = this.#lastFor.get(purpose);
-    if (last) giveNext(this.#pool, last);
+    this.#giveNext(purpose);
     const client = await this.#pool.connect();
-    this.#lastFor.set(purpose, client);
+    if (purpose !== undefined && !this.#purposes.has(client)) this.#purposes.set(client, purpose);
     return client;
+  }
+
+  /** Lets a pool that gives the connection which was freed last give the one that fits a purpose. */
+  #giveNext(purpose: Purpose | undefined): void {
+    const { _idle: idle } = this.#pool as unknown as { _idle?: { readonly client: PoolClient }[] };
+    if (idle === undefined) return;
+    const servedAs = (wanted: Purpose | undefined) =>
+      idle.findLastIndex(({ client }) => this.#purposes.get(client) === wanted);
+    let place = servedAs(purpose);
+    if (place < 0) place = servedAs(undefined);
+    if (place >= 0 && place < idle.length - 1) idle.push(...idle.splice(place, 1));
   }
 
   /** Begins a transaction, and learns the server's time from that. */
@@ -320,13 +332,6 @@ export class Database {
   storeError(error: unknown): StoreError {
     return storeError(error, this.#address.where);
   }
-}
-
-/** Lets a pool that gives the connection which was freed last give another one next, if that is free. */
-function giveNext(pool: Pool, client: PoolClient): void {
-  const { _idle: idle } = pool as unknown as { _idle?: { readonly client: PoolClient }[] };
-  const place = idle?.findIndex((item) => item.client === client) ?? -1;
-  if (idle && place >= 0) idle.push(...idle.splice(place, 1));
 }
 
 /**
