@@ -108,6 +108,23 @@ function start(job: Job, event: EventOf<"started">): Job {
   return isPlain(job) ? started : { ...job, ...started };
 }
 
+/**
+ * The fold of a creation and of the first start that follows it, in one step, because nearly every claim makes it: two events
+ * and a job less than one after the other.
+ */
+export function startedFirst(created: EventOf<"created">, worker: string, at: number): Job {
+  const job: Writable<Job> = create(created);
+  if (job.state !== "pending") return job;
+  job.state = "active";
+  job.version = 2;
+  job.tries = 1;
+  job.token = 1;
+  job.updatedAt = at;
+  job.worker = worker;
+  job.startedAt = at;
+  return job;
+}
+
 /** Whether a job has none of the members that only some jobs have. */
 function isPlain(job: Job): boolean {
   return (

@@ -12,7 +12,7 @@ import { InvalidResult } from "../client/errors.js";
 import { cut, jobError } from "../client/job-error.js";
 import type { Runtime } from "../client/runtime.js";
 import { DecryptionFailed, encryptionRequired, lacksVault, openPart } from "../client/vault.js";
-import { validate } from "../contract/schema.js";
+import { type Validation, validate } from "../contract/schema.js";
 import { jobFields } from "../engine/logger.js";
 import { namedBlockers } from "./blockers.js";
 import type { Outcome } from "./conclude.js";
@@ -28,18 +28,50 @@ const leftMs = 5_000;
 /** How an attempt went. `settled`: the handler has completed its job itself, and nothing is left to settle. */
 export type AttemptOutcome = Outcome | { readonly kind: "settled" };
 
-/** Carries out one attempt. Whatever happens inside, it gives an outcome and never rejects. */
-export async function runAttempt(hold: Hold, parts: RunningJobParts): Promise<AttemptOutcome> {
-  const { runtime } = parts.client;
-  let outcome: AttemptOutcome;
+/**
+ * Carries out one attempt. Whatever happens inside, it gives an outcome, and a promise never rejects. Steps that wait for
+ * nothing cost no promise: a handler that returns at once has an outcome at once.
+ */
+export function runAttempt(
+  hold: Hold,
+  parts: RunningJobParts,
+): AttemptOutcome | Promise<AttemptOutcome> {
+  let outcome: Outcome | Promise<Outcome>;
   try {
-    outcome = await steps(hold, parts);
-  } catch (given) {
-    const thrown = readable(given);
-    if (!isHandlerOutcome(thrown)) runtime.telemetry?.recorder()?.thrown(thrown);
-    outcome = thrownOutcome(hold, thrown, runtime);
+    outcome = steps(hold, parts);
+  } catch (thrown) {
+    outcome = caught(hold, thrown, parts);
   }
-  if (hold.completion !== undefined) outcome = await completed(hold, outcome, runtime);
+  if (outcome instanceof Promise) return waitedFor(hold, outcome, parts);
+  return hasLeft(hold) ? cleanUp(hold, outcome, parts) : outcome;
+}
+
+async function waitedFor(
+  hold: Hold,
+  steps: Promise<Outcome>,
+  parts: RunningJobParts,
+): Promise<AttemptOutcome> {
+  let outcome: Outcome;
+  try {
+    outcome = await steps;
+  } catch (thrown) {
+    outcome = caught(hold, thrown, parts);
+  }
+  return hasLeft(hold) ? cleanUp(hold, outcome, parts) : outcome;
+}
+
+/** Whether a handler has left something to wait for: its own completion, an open transaction, notes. */
+function hasLeft({ completion, letGo, locksLease, notesUnderWay }: Hold): boolean {
+  return completion !== undefined || letGo !== undefined || locksLease || notesUnderWay > 0;
+}
+
+async function cleanUp(
+  hold: Hold,
+  given: Outcome,
+  parts: RunningJobParts,
+): Promise<AttemptOutcome> {
+  let outcome: AttemptOutcome = given;
+  if (hold.completion !== undefined) outcome = await completed(hold, given, parts.client.runtime);
   if (hold.letGo !== undefined) await hold.letGo();
   // A cancel that met the lock of an atomic handler counts before the job is tried again.
   if (hold.locksLease && outcome.kind === "threw") await parts.leases.renew(hold);
@@ -75,18 +107,28 @@ function readable(thrown: unknown): unknown {
   }
 }
 
+function caught(hold: Hold, given: unknown, { client: { runtime } }: RunningJobParts): Outcome {
+  const thrown = readable(given);
+  if (!isHandlerOutcome(thrown)) runtime.telemetry?.recorder()?.thrown(thrown);
+  return thrownOutcome(hold, thrown, runtime);
+}
+
 function thrownOutcome(hold: Hold, thrown: unknown, runtime: Runtime): Outcome {
   if (isHandlerOutcome(thrown)) return said(thrown);
   if (thrown instanceof InvalidResult) return terminated("result", thrown.message);
   return threw(hold, thrown, runtime);
 }
 
-async function steps(hold: Hold, parts: RunningJobParts): Promise<Outcome> {
+/** Each of the steps that follow goes on to the next one: at once, or when what it waits for is there. */
+function steps(hold: Hold, parts: RunningJobParts): Outcome | Promise<Outcome> {
   const { runtime } = parts.client;
   if (leaseIsOld(hold, runtime)) return { kind: "given_back" };
-
   const looking = runtime.encryptionDemand?.look();
-  if (looking !== undefined) await looking;
+  return looking === undefined ? read(hold, parts) : looking.then(() => read(hold, parts));
+}
+
+function read(hold: Hold, parts: RunningJobParts): Outcome | Promise<Outcome> {
+  const { runtime } = parts.client;
   const plain = openPart(runtime, hold.job, "payload", hold.job.payload);
   // Without keys a result could not be stored either, which is better known before the work than after it.
   if (lacksVault(runtime)) return left(hold, encryptionRequired(hold.job), runtime);
@@ -97,15 +139,31 @@ async function steps(hold: Hold, parts: RunningJobParts): Promise<Outcome> {
   const unsigned = signing?.problem({ ...hold.job, payload: plain }, runtime.engine.now());
   if (unsigned) return terminated("signature", unsigned.message, unsigned.code);
 
-  const { definition } = hold.lane.bound;
-  const checkingPayload = validate(definition.payload, plain);
-  const payload = checkingPayload instanceof Promise ? await checkingPayload : checkingPayload;
-  if (!payload.ok) return notValid("payload", payload);
+  const checking = validate(hold.lane.bound.definition.payload, plain);
+  return checking instanceof Promise
+    ? checking.then((payload) => start(hold, payload, parts))
+    : start(hold, checking, parts);
+}
 
+function start(
+  hold: Hold,
+  payload: Validation,
+  parts: RunningJobParts,
+): Outcome | Promise<Outcome> {
+  const { runtime } = parts.client;
+  if (!payload.ok) return notValid("payload", payload);
   if (deadlineHasCome(hold, runtime)) return { kind: "expired" };
   if (hold.aborted) throw hold.aborted;
+  const { hooks, settings } = hold.lane.bound.definition;
+  if (settings.blockers !== undefined || hooks?.onStart !== undefined)
+    return startLater(hold, payload.value, parts);
+  return run(hold, new RunningJob(hold, payload.value, noBlockers, parts), parts);
+}
 
-  const declared = definition.settings.blockers;
+/** Loads what the job waited for, and calls `onStart`. */
+async function startLater(hold: Hold, payload: unknown, parts: RunningJobParts): Promise<Outcome> {
+  const { runtime } = parts.client;
+  const declared = hold.lane.bound.definition.settings.blockers;
   const blockers = declared ? await namedBlockers(runtime, hold.job, declared) : noBlockers;
   if (typeof blockers === "string") return terminated("payload", blockers);
 
@@ -114,19 +172,37 @@ async function steps(hold: Hold, parts: RunningJobParts): Promise<Outcome> {
     await starting;
     if (hold.aborted) throw hold.aborted;
   }
-
-  const active = new RunningJob(hold, payload.value, blockers, parts);
-  const returned = await callHandler(hold, active, parts);
-  if (isHandlerOutcome(returned)) return said(returned);
-  // What a transaction has open since prepare commits with the result.
-  if (hold.letGo !== undefined && !hold.completion) await active.complete(() => returned);
-  if (hold.completion !== undefined) return { kind: "returned" };
-
-  const checkingResult = resultOutcome(hold, returned, runtime);
-  return checkingResult instanceof Promise ? await checkingResult : checkingResult;
+  return run(hold, new RunningJob(hold, payload, blockers, parts), parts);
 }
 
 const noBlockers = {};
+
+function run(hold: Hold, active: RunningJob, parts: RunningJobParts): Outcome | Promise<Outcome> {
+  const returned = callHandler(hold, active, parts);
+  return isThenable(returned)
+    ? Promise.resolve(returned).then((value) => take(hold, active, value, parts))
+    : take(hold, active, returned, parts);
+}
+
+function isThenable(value: unknown): value is PromiseLike<unknown> {
+  if ((typeof value !== "object" && typeof value !== "function") || value === null) return false;
+  return typeof (value as Partial<PromiseLike<unknown>>).then === "function";
+}
+
+/** Takes what the handler returned as the outcome of the try. */
+function take(
+  hold: Hold,
+  active: RunningJob,
+  returned: unknown,
+  parts: RunningJobParts,
+): Outcome | Promise<Outcome> {
+  if (isHandlerOutcome(returned)) return said(returned);
+  // What a transaction has open since prepare commits with the result.
+  if (hold.letGo !== undefined && !hold.completion)
+    return active.complete(() => returned).then(() => ({ kind: "returned" }));
+  if (hold.completion !== undefined) return { kind: "returned" };
+  return resultOutcome(hold, returned, parts.client.runtime);
+}
 
 /** Calls the handler inside of its middleware. A job that nobody handles is not wrapped. */
 function callHandler(

@@ -72,23 +72,23 @@ function commandOf(
   const { token, runAt } = hold.job;
   const eventId = ids.eventId();
   const actor = `worker:${instance}` as const;
+  // The most frequent outcome by far, so that it is written out.
+  if (outcome.kind === "returned") {
+    const { result, continuation } = outcome;
+    const completed = {
+      command: "complete",
+      eventId,
+      actor,
+      token,
+      completedBy: instance,
+    } as const;
+    if (continuation !== undefined) return { ...completed, continuation };
+    return result === undefined
+      ? completed
+      : { command: "complete", eventId, actor, token, completedBy: instance, result };
+  }
   const held = { eventId, actor, token };
   switch (outcome.kind) {
-    case "returned": {
-      const { result, continuation } = outcome;
-      // The most frequent outcome by far, so that it is written out.
-      const completed = {
-        command: "complete",
-        eventId,
-        actor,
-        token,
-        completedBy: instance,
-      } as const;
-      if (continuation !== undefined) return { ...completed, continuation };
-      return result === undefined
-        ? completed
-        : { command: "complete", eventId, actor, token, completedBy: instance, result };
-    }
     case "threw":
       return { command: "fail", error: outcome.error, retryAt, ...held };
     case "terminated":

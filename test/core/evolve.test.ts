@@ -1,8 +1,9 @@
 // Properties of decide and evolve over random lives of a job.
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { startedEvent } from "#millrace/core/decide.js";
 import type { JobEvent } from "#millrace/core/event.js";
-import { evolve, fold, hasEnded, jobHash } from "#millrace/core/evolve.js";
+import { evolve, fold, hasEnded, jobHash, startedFirst } from "#millrace/core/evolve.js";
 import { endedStates, isEnded, type Job } from "#millrace/core/job.js";
 import { advancesVersion, transitions } from "#millrace/core/transitions.js";
 import { anyEvents, lives, logOf } from "./lives.js";
@@ -135,6 +136,22 @@ describe("evolve", () => {
         expect(fold(log.slice(place), fold(log.slice(0, place)))).toEqual(fold(log));
       }),
       runs,
+    );
+  });
+});
+
+describe("the first start in one step", () => {
+  it("is the fold of the creation and of the start that follows it", () => {
+    fc.assert(
+      fc.property(lives, (life) => {
+        const [created] = logOf(life);
+        if (created?.name !== "created") return;
+        const job = fold([created]);
+        if (job === null) throw new Error("There is no job.");
+        const origin = { eventId: "event-1", actor: "worker:w" } as const;
+        const started = startedEvent(job, origin, "w", 77);
+        expect(startedFirst(created, "w", 77)).toEqual(fold([created, started]));
+      }),
     );
   });
 });

@@ -107,3 +107,36 @@ it("claims stay on the connection that has planned them, whatever others do mean
   }
   expect(claimers.size).toBe(1);
 });
+
+describe("one create after the other", () => {
+  it("tells of each whether it was stored", async () => {
+    const { engine } = await openStore();
+    const outcomes: unknown[] = [];
+    for (const id of ["a", "b", "a", "c"]) outcomes.push(...(await append(engine, [creation(id)])));
+    expect(outcomes).toEqual([
+      { outcome: "appended" },
+      { outcome: "appended" },
+      { outcome: "exists" },
+      { outcome: "appended" },
+    ]);
+  });
+
+  it("leaves the connections to others", async () => {
+    const { storeUrl } = await freshSchema();
+    const engine = await openEngine(`${storeUrl}&poolMax=2`);
+    onTestFinished(() => engine.close());
+    for (const id of ["a", "b", "c"]) {
+      await append(engine, [creation(id)]);
+      const asked = Array.from({ length: 3 }, () => engine.records(["any"]));
+      expect(await Promise.all(asked)).toEqual([[null], [null], [null]]);
+    }
+  });
+
+  it("goes on after one that cannot be stored", async () => {
+    const { engine } = await openStore();
+    await append(engine, [creation("a")]);
+    const tooLarge = creation("b", { maxTries: 2 ** 40 });
+    expect(await append(engine, [tooLarge])).toMatchObject([{ outcome: "faulted" }]);
+    expect(await append(engine, [creation("c")])).toEqual([{ outcome: "appended" }]);
+  });
+});

@@ -119,7 +119,7 @@ function firstInLine(
 /** Jobs may have come after the transaction read the clock; they start no earlier than they are due. */
 function atTimeOf(tx: PostgresTransaction, found: readonly Candidate[]): PostgresTransaction {
   const now = found.reduce((latest, { row }) => Math.max(latest, row[5]), tx.now);
-  return now === tx.now ? tx : { ...tx, now };
+  return now === tx.now ? tx : { ...tx, dialect: tx.dialect, now };
 }
 
 /** A job that is to be started, with the event that starts it. */

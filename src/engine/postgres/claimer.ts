@@ -27,6 +27,8 @@ export class Claimer {
   /** The last claim found fewer jobs than it asked for. */
   #isIdle = false;
   #sweptAt = Number.NEGATIVE_INFINITY;
+  /** A claim that found jobs sweeps no sooner than this. The first claims of a busy process so are not held up. */
+  #isLateFrom = performance.now() + sweepLateMs;
 
   constructor(transactions: Transactions, sharedLeases: SharedLeases) {
     this.#transactions = transactions;
@@ -36,20 +38,21 @@ export class Claimer {
   /** Claims jobs of lanes whose numbers are known. */
   async claim(ask: ClaimAsk): Promise<ClaimAnswer> {
     const mayLook = this.#isIdle;
-    const isLate = mayLook && this.#isSweepDue(sweepLateMs);
+    const isLate = mayLook && performance.now() >= this.#isLateFrom;
     let answer = isLate ? await this.#sweep(ask) : await this.#claimAtOnce(ask);
     const foundNone = answer.jobs.length === 0;
-    if (mayLook && foundNone && this.#isSweepDue(sweepEveryMs)) answer = await this.#sweep(ask);
+    if (mayLook && foundNone && this.#isSweepDue()) answer = await this.#sweep(ask);
     this.#isIdle = answer.jobs.length < ask.limit;
     return answer;
   }
 
-  #isSweepDue(afterMs: number): boolean {
-    return performance.now() - this.#sweptAt >= afterMs;
+  #isSweepDue(): boolean {
+    return performance.now() - this.#sweptAt >= sweepEveryMs;
   }
 
   #sweep(ask: ClaimAsk): Promise<ClaimAnswer> {
     this.#sweptAt = performance.now();
+    this.#isLateFrom = this.#sweptAt + sweepLateMs;
     return this.#claimInSteps(ask, true);
   }
 

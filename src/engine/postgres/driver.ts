@@ -25,7 +25,7 @@ export interface Session {
 }
 
 /** Calls whose statements take a server milliseconds to plan. Each session plans them anew. */
-export type Purpose = "claim" | "create";
+export type Purpose = "claim" | "create" | "end";
 
 /** A notification to all who listen on a channel. */
 export interface Notice {
@@ -68,7 +68,11 @@ export class Database {
   readonly #clock = new ServerClock();
   readonly #given: (() => number) | null;
   readonly #texts: StatementTexts;
-  readonly #lastFor = new Map<Purpose, PoolClient>();
+  readonly #Query: PgModule["Query"];
+  /** The connection of the last create, while the turn lasts in which it was answered. */
+  #spare: PoolClient | undefined;
+  /** What each connection has served first, if that was one of the purposes. */
+  readonly #purposes = new WeakMap<PoolClient, Purpose>();
   #isClosed = false;
   #storeId = "";
   /** The name of the table that tells this place from others. */
@@ -85,6 +89,7 @@ export class Database {
     this.#address = address;
     this.home = home;
     this.#given = given;
+    this.#Query = pg.Query;
     this.#texts = new StatementTexts(`"${address.schema}"`);
     const types: NonNullable<PoolConfig["types"]> = {
       getTypeParser: (oid: number, format?: "text" | "binary") =>
@@ -159,6 +164,7 @@ export class Database {
 
   /** Sends a notification. */
   async notify(notice: Notice): Promise<void> {
+    this.#giveNext(undefined);
     await this.#guard(() => this.#pool.query(this.query(notification(notice))));
   }
 
@@ -168,15 +174,15 @@ export class Database {
    */
   runAndNotify<Value>(step: Step<Value>, notice: Notice | null): Promise<Value> {
     return this.#guard(async () => {
-      const client = await this.#connect("create");
+      const client = this.#takeSpare() ?? (await this.#connect("create"));
       let lost: Error | undefined;
-      let notified: Promise<unknown> = Promise.resolve();
-      const execute: Session["execute"] = async (statement) => {
+      let notified: Promise<unknown> | undefined;
+      const execute: Session["execute"] = (statement) => {
         sendTogether(client);
-        const answer = client.query(this.query(statement));
+        const answer = this.#ask(client, statement);
         // A notification that cannot be sent is a hint lost, no more.
         if (notice) notified = client.query(this.query(notification(notice))).catch(() => {});
-        return (await answer).rows as readonly SqlRow[];
+        return answer;
       };
       try {
         return await run({ execute }, step);
@@ -184,8 +190,46 @@ export class Database {
         if (isConnectionLoss(error)) lost = error as Error;
         throw error;
       } finally {
-        void notified.then(() => client.release(lost));
+        if (notified !== undefined) void notified.then(() => client.release(lost));
+        else if (lost !== undefined) client.release(lost);
+        else this.#spareUntilNextTurn(client);
       }
+    });
+  }
+
+  /** The connection that a create of this turn has left, if nobody has taken it. */
+  #takeSpare(): PoolClient | undefined {
+    const spare = this.#spare;
+    this.#spare = undefined;
+    return spare;
+  }
+
+  /**
+   * Who creates one job after the other does so in the turn of the answer. Until its end the connection is kept for that,
+   * because a pool sets timers and calls listeners whenever one comes and goes.
+   */
+  #spareUntilNextTurn(client: PoolClient): void {
+    this.#takeSpare()?.release();
+    this.#spare = client;
+    setImmediate(() => {
+      if (this.#spare === client) this.#takeSpare()?.release();
+    });
+  }
+
+  /** Sends a statement, and gives its rows. */
+  async #ask(client: PoolClient, statement: Statement): Promise<readonly SqlRow[]> {
+    if (statement.counted) return [{ count: await this.#countOn(client, statement) }];
+    return (await client.query(this.query(statement))).rows as readonly SqlRow[];
+  }
+
+  /** Sends a statement that gives no rows. The driver copies an object that describes one, which costs more than to send it. */
+  #countOn(client: PoolClient, { sql, values, planned }: Statement): Promise<number> {
+    const { text, name } = this.#texts.of(sql);
+    return new Promise((resolve, reject) => {
+      const query = new this.#Query(text, storable(values) as unknown[]) as CountedQuery;
+      if (planned && this.#isDirect) query.name = name;
+      query.callback = (error, result) => (error ? reject(error) : resolve(result.rowCount ?? 0));
+      client.query(query);
     });
   }
 
@@ -196,8 +240,9 @@ export class Database {
 
   /** Runs one statement. */
   async execute(statement: Statement): Promise<readonly SqlRow[]> {
-    const { rows } = await this.#pool.query(this.query(statement));
-    return rows as readonly SqlRow[];
+    this.#giveNext(undefined);
+    const { rows, rowCount } = await this.#pool.query(this.query(statement));
+    return statement.counted ? [{ count: rowCount ?? 0 }] : (rows as readonly SqlRow[]);
   }
 
   /**
@@ -259,14 +304,23 @@ export class Database {
     });
   }
 
-  /** A connection: the one that last served the same purpose, if it is free. */
+  /** A connection: one that has served the same purpose before, if one is free, and else one that has served none. */
   async #connect(purpose: Purpose | undefined): Promise<PoolClient> {
-    if (purpose === undefined) return this.#pool.connect();
-    const last = this.#lastFor.get(purpose);
-    if (last) giveNext(this.#pool, last);
+    this.#giveNext(purpose);
     const client = await this.#pool.connect();
-    this.#lastFor.set(purpose, client);
+    if (purpose !== undefined && !this.#purposes.has(client)) this.#purposes.set(client, purpose);
     return client;
+  }
+
+  /** Lets a pool that gives the connection which was freed last give the one that fits a purpose. */
+  #giveNext(purpose: Purpose | undefined): void {
+    const { _idle: idle } = this.#pool as unknown as { _idle?: { readonly client: PoolClient }[] };
+    if (idle === undefined) return;
+    const servedAs = (wanted: Purpose | undefined) =>
+      idle.findLastIndex(({ client }) => this.#purposes.get(client) === wanted);
+    let place = servedAs(purpose);
+    if (place < 0) place = servedAs(undefined);
+    if (place >= 0 && place < idle.length - 1) idle.push(...idle.splice(place, 1));
   }
 
   /** Begins a transaction, and learns the server's time from that. */
@@ -308,25 +362,16 @@ export class Database {
     await this.#pool.end();
   }
 
-  async #guard<Value>(work: () => Promise<Value>): Promise<Value> {
-    if (this.#isClosed) {
-      const message = "The store was closed before this call was carried out.";
-      throw new StoreClosed({ url: this.#address.where, message });
-    }
-    return work();
+  #guard<Value>(work: () => Promise<Value>): Promise<Value> {
+    if (!this.#isClosed) return work();
+    const message = "The store was closed before this call was carried out.";
+    return Promise.reject(new StoreClosed({ url: this.#address.where, message }));
   }
 
   /** What a caller sees of a fault. */
   storeError(error: unknown): StoreError {
     return storeError(error, this.#address.where);
   }
-}
-
-/** Lets a pool that gives the connection which was freed last give another one next, if that is free. */
-function giveNext(pool: Pool, client: PoolClient): void {
-  const { _idle: idle } = pool as unknown as { _idle?: { readonly client: PoolClient }[] };
-  const place = idle?.findIndex((item) => item.client === client) ?? -1;
-  if (idle && place >= 0) idle.push(...idle.splice(place, 1));
 }
 
 /**
@@ -339,6 +384,12 @@ function sendTogether(client: PoolClient): void {
   stream?.cork?.();
   process.nextTick(() => stream?.uncork?.());
 }
+
+/** A query of the driver's that calls back, which its types do not tell. */
+type CountedQuery = InstanceType<PgModule["Query"]> & {
+  name?: string;
+  callback: (error: Error | null, result: { readonly rowCount: number | null }) => void;
+};
 
 /** A notification is a hint that may be lost, so that its commit does not wait for the disk. */
 function notification({ channel, payload }: Notice): Statement {

@@ -5,7 +5,7 @@ import type { AppendOutcome } from "../engine.js";
 import type { PlainEnd } from "../sql/plain.js";
 import { isOfOneItem } from "./faults.js";
 import { type EndBatch, endBatch, endPlain, endShared, mayEndTogether } from "./plain-end.js";
-import type { SharedLeases } from "./shared-leases.js";
+import type { SharedLeases, SharedPlace } from "./shared-leases.js";
 import type { Transactions } from "./transactions.js";
 
 /** What became of outcomes so far; `null` for those that have to be looked at again. */
@@ -39,20 +39,16 @@ export class Ender {
 
   /** Ends jobs of which this process knows that they share leases. Those whose outcomes are of many kinds get their own. */
   async #endShared(items: readonly PlainEnd[], outcomes: Outcomes): Promise<void> {
-    const known = items.flatMap((item, index) => {
-      const place = this.#sharedLeases.take(item[0]);
-      return place ? [{ item, index, place }] : [];
-    });
+    const { known, places, indexes } = knownOf(items, this.#sharedLeases);
     if (known.length === 0) return;
-    const ends = endBatch(known.map(({ item }) => item));
+    const ends = endBatch(known);
     if (mayEndTogether(ends)) {
-      const places = known.map(({ place }) => place);
-      const ended = await this.#transactions.again((tx) => endShared(tx, ends, places));
-      for (const [place, { index }] of known.entries()) outcomes[index] = ended[place] ?? null;
+      const ended = await this.#transactions.again((tx) => endShared(tx, ends, places), "end");
+      for (const [place, index] of indexes.entries()) outcomes[index] = ended[place] ?? null;
     }
     // Where somebody spreads them just now, this waits until they are there.
-    const left = known.flatMap(({ item, index }) => (outcomes[index] === null ? [item[0]] : []));
-    if (left.length > 0) await this.#sharedLeases.spread(left);
+    const left = known.filter((_, place) => outcomes[indexes[place] as number] === null);
+    if (left.length > 0) await this.#sharedLeases.spread(left.map(([id]) => id));
   }
 
   /** Ends jobs with leases of their own. As long as there are keys among them, transactions go on to let the next jobs in. */
@@ -61,7 +57,7 @@ export class Ender {
       const open = openOf(items, outcomes);
       if (open.length === 0) return;
       const ends: EndBatch = endBatch(open.map(({ item }) => item));
-      const ended = await this.#transactions.again((tx) => endPlain(tx, ends, keyed));
+      const ended = await this.#transactions.again((tx) => endPlain(tx, ends, keyed), "end");
       for (const [place, { index }] of open.entries())
         outcomes[index] = ended.outcomes[place] ?? null;
       if (keyed) this.#areKeyed = ended.areKeyed;
@@ -69,11 +65,28 @@ export class Ender {
   }
 }
 
+/** The items of which it is known where they stand in shared leases, and which of all items they are. */
+function knownOf(items: readonly PlainEnd[], sharedLeases: SharedLeases) {
+  const known: PlainEnd[] = [];
+  const places: SharedPlace[] = [];
+  const indexes: number[] = [];
+  for (let index = 0; index < items.length; index++) {
+    const item = items[index] as PlainEnd;
+    const place = sharedLeases.take(item[0]);
+    if (!place) continue;
+    known.push(item);
+    places.push(place);
+    indexes.push(index);
+  }
+  return { known, places, indexes };
+}
+
 /** The items without an outcome. */
 function openOf(
   items: readonly PlainEnd[],
   outcomes: Outcomes,
 ): readonly { readonly item: PlainEnd; readonly index: number }[] {
+  if (!outcomes.includes(null)) return [];
   return items.flatMap((item, index) => (outcomes[index] === null ? [{ item, index }] : []));
 }
 

@@ -180,7 +180,16 @@ class PostgresEngine implements Engine {
     if (changes.length === 0) return [];
     this.#checkOpen();
     if (tx) return this.#enlisted.settle(changes, tx);
-    return changes.every(isPlainEnd) ? this.#writer.end(changes) : this.#writer.settle(changes);
+    if (changes.every(isPlainEnd)) return this.#writer.end(changes);
+    const isPlain = changes.map(isPlainEnd);
+    if (!isPlain.includes(true)) return this.#writer.settle(changes);
+    // One retry among many ends does not make all of them go one by one.
+    const [ends, others] = await Promise.all([
+      this.#writer.end(changes.filter((_, place) => isPlain[place])),
+      this.#writer.settle(changes.filter((_, place) => !isPlain[place])),
+    ]);
+    const [nextEnd, nextOther] = [ends.values(), others.values()];
+    return isPlain.map((isEnd) => (isEnd ? nextEnd : nextOther).next().value as AppendOutcome);
   }
 
   async hold(lease: TokenLease, tx: CallerTransaction): Promise<boolean> {

@@ -6,24 +6,25 @@
  */
 import { startedEvent } from "../../core/decide.js";
 import type { JobEvent } from "../../core/event.js";
-import { evolve, fold } from "../../core/evolve.js";
+import { evolve, fold, startedFirst } from "../../core/evolve.js";
 import type { Actor } from "../../core/job.js";
 import type { ClaimAnswer, ClaimAsk, ClaimedJob, ClaimLane } from "../engine.js";
 import { recordId } from "../record.js";
 import type { CapsLeft, OpenLane } from "../sql/caps.js";
-import {
-  createdValues,
-  creationColumns,
-  type EventValues,
-  eventFrom,
-  headOf,
-  type JobHead,
-} from "../sql/rows.js";
+import { creationFrom, type EventValues, eventFrom, headOf, type JobHead } from "../sql/rows.js";
 import { arrays, type SqlValue, type Step } from "../sql/statement.js";
 import { front, type Mark, type Marks } from "./marks.js";
 import { logAsJson, roundMax } from "./rounds.js";
 import { type SharedLeases, sharedMax, sharedMin } from "./shared-leases.js";
-import { joined, list, nothing, separator, table } from "./text.js";
+import {
+  type ClaimRow,
+  rememberShared,
+  type TakenJobs,
+  takenJobs,
+  takenLists,
+  takenNames,
+} from "./taken-jobs.js";
+import { joined, list, table } from "./text.js";
 import type { PostgresTransaction } from "./transaction.js";
 
 /** What is asked of each lane, and what time has brought there. One whose caps are not counted tells whether it has jobs. */
@@ -44,19 +45,6 @@ const asked = `SELECT i.*, c.now,
     run_at: "bigint",
     id: "text",
   })}`;
-
-/** What is read of each job `r` that was taken and of its wide row `j`. A fold does not ask who created it. */
-const takenColumns = [
-  "r.n",
-  "r.lane",
-  "r.id",
-  "r.rank",
-  "r.run_at",
-  "j.context",
-  "j.created_state",
-  "j.created_at",
-  "j.created_body",
-] as const;
 
 /** The logs of the jobs that have more than their creation, each behind the job's number. */
 const takenLogs = `${joined(`r.n || E'\\x1e' || (${logAsJson("r.n")})`)} FILTER (WHERE r.version > 1 OR r.noted = 1)`;
@@ -113,26 +101,13 @@ const take = `WITH asked AS MATERIALIZED (${asked}),
       '{"token":' || token + 1 || ',"worker":' || ?::text || '}' FROM gone WHERE NOT is_first
   )
   SELECT (SELECT count(*) FROM found), o.due_at, o.lapses_at, CASE WHEN o.lined THEN 1 END, s.seq,
-    array_to_string(s.jobs, E'\\x1f'), t.*
+    CASE WHEN s.jobs <> t.numbers THEN array_to_string(s.jobs, E'\\x1f') END, (SELECT lane FROM whole), t.lanes,
+    CASE WHEN s.jobs <> t.numbers OR t.logs IS NOT NULL THEN array_to_string(t.numbers, E'\\x1f') END, t.logs, ${takenNames}
   FROM outlook o LEFT JOIN shared s ON true, (
-    SELECT ${takenLogs}, ${takenColumns.map((column) => joined(`${column}::text`)).join(", ")} FROM gone r
-    LEFT JOIN LATERAL (SELECT ${creationColumns}, created_at FROM jobs WHERE n = r.n OFFSET 0) AS j ON true
+    SELECT array_agg(r.n) AS numbers, ${takenLogs} AS logs,
+      ${joined("r.lane::text")} FILTER (WHERE NOT EXISTS (SELECT 1 FROM whole)) AS lanes, ${takenLists} FROM gone r
+    LEFT JOIN LATERAL (SELECT context, created_at, created_body FROM jobs WHERE n = r.n OFFSET 0) AS j ON true
   ) AS t`;
-
-/** What a claim tells besides its jobs: the first four of its lanes, the others of a lease that the jobs share. */
-type Outlook = readonly [
-  found: number,
-  dueAt: number | null,
-  lapsesAt: number | null,
-  isLined: 1 | null,
-  sharedSeq: number | null,
-  sharedJobs: string | null,
-];
-
-/** The jobs follow, column by column, each as one list: a row for each job would cost the process more than its job does. */
-type ClaimRow = readonly [...Outlook, ...columns: (string | null)[]];
-
-const outlookLength = 6;
 
 /** What a claim gave, and whether that is all that there is to claim, so that none has to follow. */
 export interface PlainClaim {
@@ -157,17 +132,10 @@ export function* claimPlain(
   const [row] = arrays<ClaimRow>(yield { sql: take, values, raw: true, planned: true, last: true });
   const tookMs = performance.now() - startedAt;
   if (!row) throw new Error("A claim gave no word of its lanes.");
-  const taken = takenJobs(row).sort(compareTaken);
-  const [found, dueAt, lapsesAt, isLined, sharedSeq, sharedJobs] = row;
-  if (sharedSeq !== null && sharedJobs !== null) {
-    const ids = new Map(taken.map(({ n, id }) => [n, id]));
-    sharedLeases.remember(
-      sharedSeq,
-      sharedJobs.split(separator).map((n) => ids.get(n) ?? ""),
-    );
-  }
-  const byNumber = new Map(lanes.map((open) => [open.number, open.lane]));
-  const jobs = taken.map((job) => claimedJob(tx, ask, byNumber.get(job.lane), job));
+  const [found, dueAt, lapsesAt, isLined] = row;
+  const taken = takenJobs(row);
+  rememberShared(row, taken, sharedLeases);
+  const jobs = claimedJobs(tx, ask, lanes, taken);
   const counts = remember(lanes, taken, marks);
   for (const [place, { number }] of lanes.entries()) {
     if (places[place] === 0) continue;
@@ -225,47 +193,18 @@ function valuesOf(
   return [now, ...columns, limit, now, now, now, now, ...event, ask.worker, ask.worker, ...event];
 }
 
-/** A claimed job with the event that created it, and the events since if there are any. */
-interface TakenJob {
-  readonly n: string;
-  readonly lane: number;
-  readonly id: string;
-  readonly rank: number;
-  readonly runAt: number;
-  readonly context: string;
-  readonly created: EventValues;
-  readonly log: string | null;
-}
-
-/** The jobs of a claim, in no order. */
-function takenJobs(row: ClaimRow): TakenJob[] {
-  const [logs, ...lists] = row.slice(outlookLength) as readonly (string | null)[];
-  if (lists[0] === null) return [];
-  const of = (column: (typeof takenColumns)[number]) =>
-    (lists[takenColumns.indexOf(column)] ?? "").split(separator);
-  const [lanes, ids, ranks, runAts] = [of("r.lane"), of("r.id"), of("r.rank"), of("r.run_at")];
-  const [states, createdAts] = [of("j.created_state"), of("j.created_at")];
-  const [contexts, bodies] = [of("j.context"), of("j.created_body")];
-  const logOf = new Map(
-    logs?.split(separator).map((log) => log.split(nothing) as [n: string, log: string]),
-  );
-  const created = (index: number) =>
-    createdValues(states[index] ?? "", Number(createdAts[index]), "", "", bodies[index] ?? "");
-  return of("r.n").map((n, index) => ({
-    n,
-    lane: Number(lanes[index]),
-    id: ids[index] ?? "",
-    rank: Number(ranks[index]),
-    runAt: Number(runAts[index]),
-    context: contexts[index] ?? "",
-    created: created(index),
-    log: logOf.get(n) ?? null,
-  }));
-}
-
-/** The order of claims. */
-function compareTaken(a: TakenJob, b: TakenJob): number {
-  return a.rank - b.rank || a.runAt - b.runAt || (a.id < b.id ? -1 : 1);
+/** The jobs of a claim, in its order. */
+function claimedJobs(
+  tx: PostgresTransaction,
+  ask: ClaimAsk,
+  lanes: readonly OpenLane[],
+  taken: TakenJobs,
+): readonly ClaimedJob[] {
+  const byNumber = new Map(lanes.map((open) => [open.number, open.lane]));
+  const jobs: ClaimedJob[] = [];
+  for (const place of taken.order)
+    jobs.push(claimedJob(tx, ask, byNumber.get(taken.laneOf(place)), taken, place));
+  return jobs;
 }
 
 /** Folds a job from its log, and starts it as the store did. */
@@ -273,40 +212,41 @@ function claimedJob(
   tx: PostgresTransaction,
   { worker }: ClaimAsk,
   lane: ClaimLane | undefined,
-  { id, runAt, context, created, log }: TakenJob,
+  taken: TakenJobs,
+  place: number,
 ): ClaimedJob {
+  const id = taken.ids[place] as string;
   if (!lane) throw new Error(`Job ${id} was claimed from a lane that was not asked for.`);
   const { service, type, leaseMs } = lane;
-  const head = headOf([id, service, type, context]);
-  const before = evolve(null, eventFrom(head, created)).job;
-  const job = log === null ? before : fold(eventsFrom(head, log), before);
+  const head = headOf([id, service, type, taken.contexts[place] as string]);
+  const createdAt = taken.createdAts[place] as number;
+  const created = creationFrom(head, "pending", createdAt, "", "", taken.bodies[place] as string);
+  const at = Math.max(tx.now, taken.runAts[place] as number);
+  const leaseUntil = at + leaseMs;
+  const log = taken.logOf(place);
+  if (log === undefined) return { job: startedFirst(created, worker, at), leaseUntil };
+  const job = fold(eventsFrom(head, log), evolve(null, created).job);
   if (!job) throw new Error(`The log of job ${id} does not begin with its creation.`);
-  const at = Math.max(tx.now, runAt);
   const origin = { eventId: "", actor: `worker:${worker}` as Actor };
-  const started = evolve(job, startedEvent(job, origin, worker, at)).job;
-  return { job: started ?? job, leaseUntil: at + leaseMs };
+  return { job: evolve(job, startedEvent(job, origin, worker, at)).job ?? job, leaseUntil };
 }
 
 function eventsFrom(head: JobHead, log: string): readonly JobEvent[] {
   return (JSON.parse(log) as readonly EventValues[]).map((values) => eventFrom(head, values));
 }
 
-/** Remembers the last job of each lane, and gives how many there were. The jobs come in the order of claims. */
-function remember(
-  lanes: readonly OpenLane[],
-  jobs: readonly TakenJob[],
-  marks: Marks,
-): readonly number[] {
-  const seen = new Map<number, { count: number; last: TakenJob }>();
-  for (const job of jobs) {
-    const known = seen.get(job.lane);
+/** Remembers the last job of each lane, and gives how many there were. */
+function remember(lanes: readonly OpenLane[], taken: TakenJobs, marks: Marks): readonly number[] {
+  const seen = new Map<number, { count: number; last: number }>();
+  for (const place of taken.order) {
+    const known = seen.get(taken.laneOf(place));
     if (known) {
       known.count += 1;
-      known.last = job;
-    } else seen.set(job.lane, { count: 1, last: job });
+      known.last = place;
+    } else seen.set(taken.laneOf(place), { count: 1, last: place });
   }
   for (const [number, { count, last }] of seen) {
-    const { rank, runAt, id } = last;
+    const [rank = 0, runAt = 0, id = ""] = [taken.ranks[last], taken.runAts[last], taken.ids[last]];
     marks.found(number, count, { rank, runAt, id });
   }
   return lanes.map(({ number }) => seen.get(number)?.count ?? 0);

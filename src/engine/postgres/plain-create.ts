@@ -3,7 +3,7 @@
  */
 import type { AppendOutcome } from "../engine.js";
 import type { PlainCreate } from "../sql/plain.js";
-import { arrays, type SqlValue, type Step } from "../sql/statement.js";
+import { arrays, countOf, type SqlValue, type Step } from "../sql/statement.js";
 import type { Transaction } from "../sql/transaction.js";
 import { array, list, table } from "./text.js";
 
@@ -93,15 +93,14 @@ const insert = `WITH input AS MATERIALIZED (SELECT nextval('events_seq') AS n, i
   lined AS (${lineUp} FROM input JOIN stored USING (n))
   SELECT id FROM input WHERE n NOT IN (SELECT n FROM stored)`;
 
-/** The same for one job, without lists to take apart and join. */
+/** The same for one job, without lists to take apart and join. It tells by their number whether there was one to put in line. */
 const insertOne = `WITH stored AS (
     INSERT INTO jobs (${columns}) SELECT nextval('events_seq'), i.*, 'pending'
     FROM (VALUES (${one})) AS i (id)
     WHERE NOT EXISTS (SELECT 1 FROM slots WHERE job = i.id AND until IS NOT NULL AND until > ?)
     ON CONFLICT (id) DO NOTHING RETURNING n, id, lane, priority, run_at, created_at, deadline
-  ),
-  lined AS (${lineUp} FROM stored)
-  SELECT n FROM stored`;
+  )
+  ${lineUp} FROM stored`;
 
 const appended: AppendOutcome = { outcome: "appended" };
 const exists: AppendOutcome = { outcome: "exists" };
@@ -186,8 +185,8 @@ function alikeColumns(
 function* createOne(tx: Transaction, item: PlainCreate): Step<AppendOutcome> {
   const [id, , , , , ...plain] = item;
   const values = [id, laneOf(tx, item), ...plain, tx.now];
-  const stored = yield { sql: insertOne, values, raw: true, planned: true };
-  if (stored.length === 0) return exists;
+  const stored = countOf(yield { sql: insertOne, values, counted: true, planned: true });
+  if (stored === 0) return exists;
   tx.woke.ready = true;
   return appended;
 }

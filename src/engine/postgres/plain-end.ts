@@ -70,6 +70,10 @@ function store(own: readonly Shareable[]): string {
   )`;
 }
 
+/** What has ended: how many, and, where that is less than were given, which, by the ids of their events. */
+const whatEnded = `SELECT a.*, CASE WHEN a.count < ?::int THEN (SELECT ${joined("event_id")} FROM gone) END
+  FROM (SELECT count(*)::int AS count, max(capped), ${joined("key")} FROM gone) AS a`;
+
 /**
  * Ends jobs that, of what may be shared, differ in what `own` names: every column less is one less to take apart and to carry
  * from step to step. Without `keyed`, jobs of keys are left. A lease that changed after the statement began is locked as it is
@@ -78,7 +82,7 @@ function store(own: readonly Shareable[]): string {
  */
 function endOf(own: readonly Shareable[], keyed: boolean): string {
   const of = (name: Shareable) => sharedOrOwn(own, name);
-  const input = table("g", { number: "text", id: "text", ...ownTypes(own) });
+  const input = table("g", { id: "text", ...ownTypes(own) });
   const freed = `,
   freed AS (
     DELETE FROM slots WHERE ctid = ANY(ARRAY(
@@ -99,7 +103,7 @@ function endOf(own: readonly Shareable[], keyed: boolean): string {
     RETURNING l.n, l.lane, l.run, l.tries, l.started_at, l.key, l.capped, l.started, g.*
   ),
   ${store(own)}${keyed ? freed : ""}
-  SELECT ${joined("number")}, max(capped), ${joined("key")} FROM gone`;
+  ${whatEnded}`;
 }
 
 /**
@@ -112,14 +116,19 @@ const endTogether = `WITH ${sharedOnce},
       SELECT ctid FROM shared_leases WHERE seq = ANY(${array("bigint")}) FOR UPDATE SKIP LOCKED)) RETURNING *
   ),
   gone AS MATERIALIZED (
-    SELECT f.jobs[g.place] AS n, f.lane, 1 AS run, 1 AS tries, f.at AS started_at, f.capped, f.seq AS started, g.*
-    FROM ${table("g", { number: "text", seq: "bigint", place: "int", ...ownTypes(mostlyOwn) })} JOIN freed f ON f.seq = g.seq
+    SELECT f.jobs[g.place] AS n, f.lane, 1 AS run, 1 AS tries, f.at AS started_at, f.capped, f.seq AS started, g.*,
+      NULL AS key FROM ${table("g", { seq: "bigint", place: "int", ...ownTypes(mostlyOwn) })} JOIN freed f ON f.seq = g.seq
   ),
   left_over AS (${spreadFreed("m.n NOT IN (SELECT n FROM gone)")}),
   ${store(mostlyOwn)}
-  SELECT ${joined("number")}, max(capped), NULL FROM gone`;
+  ${whatEnded}`;
 
-type EndedRow = readonly [numbers: string | null, capped: number | null, keys: string | null];
+type EndedRow = readonly [
+  count: number,
+  capped: number | null,
+  keys: string | null,
+  eventIds: string | null,
+];
 
 const appended: AppendOutcome = { outcome: "appended" };
 
@@ -167,14 +176,17 @@ export interface EndBatch {
 export function endBatch(items: readonly PlainEnd[]): EndBatch {
   const shared: SqlValue[] = [];
   const lists = new Map<Shareable, SqlValue>();
-  for (const [place, member] of members.entries()) {
-    const values = items.map((item) =>
-      member === detailMember ? plainText(item[member]) : item[member],
-    );
-    const [first = null] = values;
-    const areEqual = values.every((value) => value === first);
-    shared.push(areEqual ? first : null);
-    if (!areEqual) lists.set(names[place] as Shareable, list(values));
+  const [first] = items;
+  for (let place = 0; place < members.length; place++) {
+    const member = members[place] as (typeof members)[number];
+    const readValue = (item: PlainEnd | undefined): SqlValue => {
+      const value = item?.[member] ?? null;
+      return member === detailMember ? plainText(value as string | null) : value;
+    };
+    const value = readValue(first);
+    const areEqual = items.every((item) => readValue(item) === value);
+    shared.push(areEqual ? value : null);
+    if (!areEqual) lists.set(names[place] as Shareable, list(items.map(readValue)));
   }
   const areAlike = [...lists.keys()].every((name) => mostlyOwn.includes(name));
   const mayShareRound = items.length <= roundMax && isOneRound(items, shared);
@@ -187,7 +199,7 @@ export function mayEndTogether({ areAlike, shared }: EndBatch): boolean {
 }
 
 function columnsOf(batch: EndBatch, own: readonly Shareable[]): readonly SqlValue[] {
-  const eventIds = list(batch.items.map((item) => item[12]));
+  const eventIds = list(batch.items.map((item) => item[eventIdMember]));
   return [eventIds, ...own.map((name) => batch.lists.get(name) ?? null)];
 }
 
@@ -196,12 +208,11 @@ function statementOf(
   keyed: boolean,
 ): { readonly sql: string; readonly values: readonly SqlValue[] } {
   const { items, shared, areAlike, mayShareRound } = batch;
-  const numbers = list(items.map((_, index) => index));
   const ids = list(items.map((item) => item[0]));
   const own = columnsOf(batch, areAlike ? mostlyOwn : names);
   return {
     sql: ends[areAlike ? "alike" : "mixed"][keyed ? "keyed" : "plain"],
-    values: [...shared, mayShareRound ? 1 : 0, numbers, ids, ...own],
+    values: [...shared, mayShareRound ? 1 : 0, ids, ...own, items.length],
   };
 }
 
@@ -213,12 +224,11 @@ export function* endShared(
 ): Step<readonly (AppendOutcome | null)[]> {
   const { items, shared, mayShareRound } = batch;
   const inRound = mayShareRound ? 1 : 0;
-  const numbers = list(items.map((_, index) => index));
   const seqs = places.map(({ seq }) => seq);
   const at = list(places.map(({ place }) => place));
   const leases = list([...new Set(seqs)]);
   const own = columnsOf(batch, mostlyOwn);
-  const values = [...shared, inRound, leases, numbers, list(seqs), at, ...own];
+  const values = [...shared, inRound, leases, list(seqs), at, ...own, items.length];
   const statement = { sql: endTogether, values, raw: true, planned: true, last: true } as const;
   return outcomesOf(tx, items, arrays<EndedRow>(yield statement)[0]);
 }
@@ -236,8 +246,9 @@ function isOneRound(items: readonly PlainEnd[], shared: readonly SqlValue[]): bo
 /** The version of a job that was started once and has met nothing else. */
 const firstStart = 2;
 
-/** Of what an outcome says. */
+/** Of what an outcome says, and of its event's id. */
 const bodyMember = 14;
+const eventIdMember = 12;
 
 /** Where version and token stand among what is shared. */
 const versionPlace = 0;
@@ -251,13 +262,11 @@ function outcomesOf(
   items: readonly PlainEnd[],
   row: EndedRow | undefined,
 ): readonly (AppendOutcome | null)[] {
-  if (!row || row[0] === null) return items.map(() => null);
-  const [numbers, capped] = row;
+  const [count = 0, capped = null, , eventIds = null] = row ?? [];
+  if (count === 0) return items.map(() => null);
   tx.woke.ended = true;
   if (capped === 1) tx.woke.ready = true;
-  const ended = numbers.split(separator);
-  if (ended.length === items.length) return items.map(() => appended);
-  const outcomes = new Array<AppendOutcome | null>(items.length).fill(null);
-  for (const number of ended) outcomes[Number(number)] = appended;
-  return outcomes;
+  if (count === items.length) return items.map(() => appended);
+  const ended = new Set<SqlValue>(eventIds?.split(separator));
+  return items.map((item) => (ended.has(item[eventIdMember]) ? appended : null));
 }

@@ -24,25 +24,35 @@ export interface TransactionParts {
   readonly lanes: Map<string, number>;
 }
 
-/** The beginning of a transaction. Positions come from a sequence, so that none is counted here. */
+/** The beginning of a transaction. */
 export function newTransaction(parts: TransactionParts): PostgresTransaction {
-  const woke = { ready: false, ended: false, cancel: false };
-  const removed: number[] = [];
-  const locked = new Set<string>();
-  let dialect: Dialect | undefined;
-  return {
-    ...parts,
-    // Plain creates, claims and ends need none.
-    get dialect() {
-      dialect ??= dialectOf(locked, removed);
-      return dialect;
-    },
-    seq: 0,
-    woke,
-    locked,
-    late: new Set(),
-    removed,
-  };
+  return new BegunTransaction(parts);
+}
+
+/** A class, because one is made for every call, and an object with an accessor of its own costs as much as the rest of it. */
+class BegunTransaction implements PostgresTransaction {
+  readonly now: number;
+  readonly eventId: () => string;
+  readonly lanes: Map<string, number>;
+  /** Positions come from a sequence, so that none is counted here. */
+  seq = 0;
+  readonly woke = { ready: false, ended: false, cancel: false };
+  readonly locked = new Set<string>();
+  readonly late = new Set<string>();
+  readonly removed: number[] = [];
+  #dialect: Dialect | undefined;
+
+  constructor({ now, eventId, lanes }: TransactionParts) {
+    this.now = now;
+    this.eventId = eventId;
+    this.lanes = lanes;
+  }
+
+  /** Plain creates, claims and ends need none. */
+  get dialect(): Dialect {
+    this.#dialect ??= dialectOf(this.locked, this.removed);
+    return this.#dialect;
+  }
 }
 
 /** The dialect of one transaction, which remembers what it has locked and removed. */

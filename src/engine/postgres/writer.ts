@@ -256,6 +256,7 @@ export class Writer {
     perform: Perform<Change, AppendOutcome>,
     known: readonly (AppendOutcome | null)[] = [],
   ): Promise<readonly AppendOutcome[]> {
+    if (known.length === changes.length && isWhole(known)) return known;
     const outcomes: AppendOutcome[] = [];
     for (const [index, change] of changes.entries()) {
       const outcome = known[index];
@@ -323,6 +324,13 @@ function* eachInOrder(
 ): Step<readonly AppendOutcome[]> {
   yield* lockInOrder(tx, changes);
   return yield* each(tx, changes, perform);
+}
+
+/** Whether all outcomes are there. */
+function isWhole(
+  outcomes: readonly (AppendOutcome | null)[],
+): outcomes is readonly AppendOutcome[] {
+  return !outcomes.includes(null);
 }
 
 /** Gives each call of a batch the answers to its own items. */

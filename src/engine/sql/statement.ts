@@ -19,12 +19,19 @@ export interface Statement {
   readonly planned?: true;
   /** Gives no rows, so that the next statement may be sent before this one is answered. */
   readonly silent?: true;
+  /** Gives no rows of its own, but how many rows it stored, as the member `count` of one. See `countOf`. */
+  readonly counted?: true;
   /** Nothing follows it in its transaction, so that the commit may be sent before it is answered. */
   readonly last?: true;
 }
 
 /** An operation that yields statements, gets their rows, and gives `Value` in the end. */
 export type Step<Value> = Generator<Statement, Value, readonly SqlRow[]>;
+
+/** How many rows a counted statement stored. */
+export function countOf([row]: readonly SqlRow[]): number {
+  return Number(row?.count);
+}
 
 /** The rows of a raw statement. */
 export function arrays<Row extends readonly SqlValue[]>(rows: readonly SqlRow[]): readonly Row[] {
