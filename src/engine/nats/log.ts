@@ -47,6 +47,7 @@ export class Log {
   readonly #pace: Pace;
   /** What was asked for in this turn. */
   #asked: Asked[] = [];
+  #sent = 0;
   /** Whether an event and what follows from it are stored together or not at all. */
   readonly isAtomic: boolean;
 
@@ -71,6 +72,11 @@ export class Log {
   /** How many events wait for the batch under way. */
   get waiting(): number {
     return this.#batcher.waiting;
+  }
+
+  /** How many events this process has sent so far. */
+  get sent(): number {
+    return this.#sent;
   }
 
   /** A job as its log tells it now. */
@@ -134,6 +140,7 @@ export class Log {
     this.#asked = [];
     let count = 0;
     for (const { items } of asked) count += items.length;
+    this.#sent += count;
     if (this.#batcher.waiting > 0 || !this.#pace.goesAlone(count)) {
       for (const { items, tell } of asked) void this.#sendTogether(items).then(tell);
       return;

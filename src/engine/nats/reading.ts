@@ -185,8 +185,8 @@ function named(name: string, message: string): Error {
 interface Gathering<Batch> {
   /** How many wait. */
   readonly count: number;
-  /** Takes a message with the data that it gave: it makes a view of them each time. */
-  add(message: Msg, data: Uint8Array, seq: number): void;
+  /** Takes a message with the data that it gave (it makes a view of them each time), and how many the server has behind it. */
+  add(message: Msg, data: Uint8Array, seq: number, pending: number): void;
   /** Takes the oldest; `null` when there are none. */
   take(): { readonly batch: Batch; readonly last: number } | null;
 }
@@ -213,13 +213,15 @@ export class Messages implements Gathering<readonly StoredMessage[]> {
 /** Gathers events as the bytes that they are, for whoever applies them elsewhere. */
 export class Packs implements Gathering<PackedEvents> {
   readonly #packer = new Packer();
+  #pending = 0;
 
   get count(): number {
     return this.#packer.count;
   }
 
-  add(message: Msg, data: Uint8Array, seq: number): void {
+  add(message: Msg, data: Uint8Array, seq: number, pending: number): void {
     const { subject } = message;
+    this.#pending = pending;
     const headers = rawHeaders(message, data);
     const isStart = subject.endsWith(startedEnding);
     const leaseUntil = isStart ? Number(headers.first(leaseHeader) ?? 0) : undefined;
@@ -228,7 +230,9 @@ export class Packs implements Gathering<PackedEvents> {
 
   take() {
     const batch = this.#packer.take();
-    return batch && { batch, last: batch.last };
+    if (batch === null) return null;
+    const behind = this.#packer.count + this.#pending;
+    return { batch: { ...batch, behind }, last: batch.last };
   }
 }
 
@@ -348,14 +352,14 @@ class Run<Batch> {
       this.#control(message);
       return;
     }
-    const { seq, consumerSeq } = placeOf(message.reply ?? "");
+    const { seq, consumerSeq, pending } = placeOf(message.reply ?? "");
     // A gap: the server sent what never came. Whatever came before it counts.
     if (consumerSeq !== this.#expected) {
       this.#end();
       return;
     }
     this.#expected += 1;
-    this.#gathering.add(message, data, seq);
+    this.#gathering.add(message, data, seq, pending);
     this.#wake?.();
   }
 

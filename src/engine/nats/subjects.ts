@@ -129,6 +129,11 @@ export class Subjects {
     return `${this.prefix}.hints.${topic}.${this.#scope()}`;
   }
 
+  /** Where whoever applies the log to the view that is asked hears that somebody waits for it. */
+  viewHint(): string {
+    return this.hint("view", this.scope ?? "_");
+  }
+
   #scope(): string {
     return this.scope === undefined ? "*" : tokenOf(this.scope);
   }
