@@ -251,7 +251,7 @@ export class ReadModel {
   /** Applies the log while this process leads. */
   async #project(projection: Projection): Promise<void> {
     const { port, subjects } = this.#options;
-    const hearNoMore = port.onHint(subjects.viewHint(), () => this.#rests.wake());
+    const hearNoMore = port.onHint(subjects.viewHint(), () => void this.#wanted(projection));
     this.#stop.signal.addEventListener("abort", hearNoMore);
     while (!this.#stop.signal.aborted) {
       if (!(await this.#leads(projection))) {
@@ -298,6 +298,12 @@ export class ReadModel {
     }
   }
 
+  /** Somebody waits for the view, and may have cleared it: then the log is read again from there. */
+  async #wanted(projection: Projection): Promise<void> {
+    this.#rests.wake();
+    if (await this.#wasCleared(projection)) this.#lead?.abort();
+  }
+
   /** A database that is away for a while costs nothing but time. */
   async #leads(projection: Projection): Promise<boolean> {
     return projection.lead().catch(() => false);
@@ -305,9 +311,12 @@ export class ReadModel {
 
   /** Whether this process still leads, and nobody has cleared the projection meanwhile. */
   async #isInPlace(projection: Projection): Promise<boolean> {
-    if (!(await this.#leads(projection))) return false;
+    return (await this.#leads(projection)) && !(await this.#wasCleared(projection));
+  }
+
+  async #wasCleared(projection: Projection): Promise<boolean> {
     const applied = this.#applied;
-    return (await projection.position().catch(() => applied)) >= applied;
+    return (await projection.position().catch(() => applied)) < applied;
   }
 
   #keepLead(projection: Projection, lead: AbortController): () => void {
