@@ -150,8 +150,24 @@ export function startedEvent(
   worker: string,
   now: number,
 ): EventOf<"started"> {
-  const data = { token: job.token + 1, worker };
-  return envelope(job, origin, now, "started", data, { state: "active", tries: job.tries + 1 });
+  // Written out, as the completion is below: an object that grows member by member takes four times as much memory.
+  return {
+    token: job.token + 1,
+    worker,
+    name: "started",
+    id: origin.eventId,
+    jobId: job.id,
+    service: job.service,
+    type: job.type,
+    version: job.version + 1,
+    run: job.run,
+    tries: job.tries + 1,
+    state: "active",
+    previousState: job.state,
+    at: now,
+    actor: origin.actor,
+    context: job.context,
+  };
 }
 
 /** The `expired` event of a claim that came too late. */
@@ -173,9 +189,10 @@ function start(job: Job, command: CommandOf<"start">, now: number): Decision {
 function complete(job: Job, command: CommandOf<"complete">, now: number): Decision {
   const { result, continuation, completedBy, aggregate } = command;
   const { secret } = job;
-  if (continuation === undefined && aggregate === undefined && secret === undefined) {
-    const data = result === undefined ? { completedBy } : { result, completedBy };
-    return outcome(job, command, now, "completed", data);
+  const isPlain = continuation === undefined && aggregate === undefined && secret === undefined;
+  if (isPlain && command.token !== undefined) {
+    if (!holds(job, command.token)) return staleToken(job);
+    return accept(completedEvent(job, command, command.token, now));
   }
   return outcome(
     job,
@@ -184,6 +201,34 @@ function complete(job: Job, command: CommandOf<"complete">, now: number): Decisi
     "completed",
     compact({ result, continuation, completedBy, aggregate, secret }),
   );
+}
+
+/** The completion of a try by the worker that holds it, with nothing but a result. */
+function completedEvent(
+  job: Job,
+  { eventId, actor, completedBy, result }: CommandOf<"complete">,
+  token: number,
+  now: number,
+): EventOf<"completed"> {
+  const event: Writable<EventOf<"completed">> = {
+    completedBy,
+    token,
+    name: "completed",
+    id: eventId,
+    jobId: job.id,
+    service: job.service,
+    type: job.type,
+    version: job.version + 1,
+    run: job.run,
+    tries: job.tries,
+    state: "completed",
+    previousState: job.state,
+    at: now,
+    actor,
+    context: job.context,
+  };
+  if (result !== undefined) event.result = result;
+  return event;
 }
 
 /** A failed try: stopped on request, tried again, or given up. */

@@ -235,20 +235,20 @@ class JobWorker implements Worker {
     this.#running++;
     this.#holds.add(hold);
     this.#leases.watch();
-    if (this.#state === "running") void this.#attempt(hold);
+    if (this.#state === "running") this.#attempt(hold);
     else this.#giveBack(hold);
   }
 
-  async #attempt(hold: Hold): Promise<void> {
+  #attempt(hold: Hold): void {
     const recorder = this.#runtime.telemetry?.recorder();
-    const outcome = recorder
-      ? await recorder.process(
+    const attempt = recorder
+      ? recorder.process(
           hold.job,
           () => runAttempt(hold, this.#parts),
           (tried) => triedOf(hold, tried),
         )
-      : await runAttempt(hold, this.#parts);
-    this.#finish(hold, outcome);
+      : runAttempt(hold, this.#parts);
+    void attempt.then((outcome) => this.#finish(hold, outcome));
   }
 
   #giveBack(hold: Hold): void {
