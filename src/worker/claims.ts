@@ -157,14 +157,19 @@ export class Claims {
   /** Hands over what was claimed, and gives whether it was all that was asked for, of one lane at least. */
   #takeAll(jobs: readonly ClaimedJob[], askedAt: number, { lanes, limit }: ClaimAsk): boolean {
     const counts = new Map<string, number>();
+    let count = 0;
+    let last: Job | undefined;
     let name = "";
-    let before: Job | undefined;
+    let lane: WorkerLane | undefined;
     for (const claimed of jobs) {
-      // Most that come together are of one lane, whose name costs more than looking whether they are.
-      if (before === undefined || !areOfOneLane(before, claimed.job)) name = laneOf(claimed.job);
-      before = claimed.job;
-      counts.set(name, (counts.get(name) ?? 0) + 1);
-      const lane = this.#lanes.get(name);
+      // Jobs of one lane mostly come together, so that its name is made once for all of them.
+      if (last === undefined || !isOfSameLane(claimed.job, last)) {
+        name = laneOf(claimed.job);
+        lane = this.#lanes.get(name);
+        count = counts.get(name) ?? 0;
+      }
+      last = claimed.job;
+      counts.set(name, ++count);
       if (lane) this.#options.onClaimed(lane, claimed, askedAt);
     }
     return jobs.length === limit || lanes.some(({ lane, free }) => counts.get(lane) === free);
@@ -219,16 +224,11 @@ export class Claims {
   }
 }
 
-function areOfOneLane(one: Job, other: Job): boolean {
-  return (
-    one.type === other.type &&
-    one.queue === other.queue &&
-    one.typeVersion === other.typeVersion &&
-    one.service === other.service
-  );
-}
-
 /** The most jobs that one claim takes from a lane. */
 function claimMax(concurrency: number): number {
   return Math.max(Math.ceil(concurrency * claimShareMax), claimSmall);
+}
+
+function isOfSameLane(a: Job, b: Job): boolean {
+  return a.type === b.type && a.queue === b.queue && a.typeVersion === b.typeVersion;
 }

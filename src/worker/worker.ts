@@ -235,20 +235,20 @@ class JobWorker implements Worker {
     this.#running++;
     this.#holds.add(hold);
     this.#leases.watch();
-    if (this.#state === "running") this.#attempt(hold);
+    if (this.#state === "running") void this.#attempt(hold);
     else this.#giveBack(hold);
   }
 
-  #attempt(hold: Hold): void {
+  async #attempt(hold: Hold): Promise<void> {
     const recorder = this.#runtime.telemetry?.recorder();
-    const attempt = recorder
-      ? recorder.process(
+    const outcome = recorder
+      ? await recorder.process(
           hold.job,
           () => runAttempt(hold, this.#parts),
           (tried) => triedOf(hold, tried),
         )
-      : runAttempt(hold, this.#parts);
-    void attempt.then((outcome) => this.#finish(hold, outcome));
+      : await runAttempt(hold, this.#parts);
+    this.#finish(hold, outcome);
   }
 
   #giveBack(hold: Hold): void {

@@ -2,10 +2,14 @@
  * Messages that are told where they lie: however the bytes of a server are cut, each is told once and whole, and what is
  * no message of a listener's is the library's.
  */
+import { headers as headersOf, type Msg, type NatsConnection } from "@nats-io/transport-node";
 import { expect, test } from "vitest";
 import { Framing } from "#millrace/engine/nats/framing.js";
 import type { Incoming } from "#millrace/engine/nats/incoming.js";
 import { firstHeader, HeaderName, hasHeader, statusOf } from "#millrace/engine/nats/raw-headers.js";
+import { Receiver } from "#millrace/engine/nats/receiving.js";
+
+const sessionName = new HeaderName("Millrace-Session");
 
 const headers = "NATS/1.0\r\nrequest-id: r-1\r\nMillrace-Session: s-1\r\n\r\n";
 const status = "NATS/1.0 503\r\n\r\n";
@@ -125,4 +129,65 @@ test("have headers where a line begins with the name, and nowhere else", () => {
   expect(has("NATS/1.0\r\na: Nats-Stream: JOBS\r\n\r\n", "")).toBe(false);
   expect(has("NATS/1.0\r\nNats-Stream-Of: JOBS\r\n\r\n", "")).toBe(false);
   expect(has("NATS/1.0\r\n", "\r\nNats-Stream: JOBS")).toBe(false);
+});
+
+/** A connection of the library's, with what it would be told of a subscription. */
+function connected(protocol?: { parser: { parse(bytes: Buffer): void } }) {
+  let callback: (error: Error | null, message: Msg) => void = () => {};
+  const subscription = { getID: () => 1, unsubscribe: () => {} };
+  const subscribe = (_: string, options: { readonly callback: typeof callback }) => {
+    callback = options.callback;
+    return subscription;
+  };
+  const connection = { subscribe, protocol } as unknown as NatsConnection;
+  const receiver = new Receiver(connection);
+  return {
+    receiver,
+    tell: (error: Error | null, message: unknown) => callback(error, message as Msg),
+  };
+}
+
+test("are the library's own where it does not let itself be preceded", () => {
+  const { receiver, tell } = connected();
+  const told: unknown[] = [];
+  const heard = (message: Incoming) => {
+    const { subject, reply, text } = message;
+    told.push({ subject, reply, text, session: firstHeader(message, sessionName) });
+  };
+  receiver.subscribe("a.*", heard, ({ message }) => told.push(message));
+  const carried = headersOf();
+  carried.set("Millrace-Session", "s-1");
+  tell(null, { subject: "a.b", reply: "c", data: Buffer.from("grüße"), headers: carried });
+  tell(null, { subject: "a.c", data: Buffer.alloc(0) });
+  tell(new Error("not allowed"), {});
+  expect(told).toEqual([
+    { subject: "a.b", reply: "c", text: "grüße", session: "s-1" },
+    { subject: "a.c", reply: "", text: "", session: undefined },
+    "not allowed",
+  ]);
+});
+
+test("begin anew with each parser that the library makes, and are nobody's after the end", () => {
+  let left = "";
+  const parser = () => ({
+    parse: (bytes: Buffer) => {
+      left += bytes.toString();
+    },
+  });
+  const protocol = { parser: parser() };
+  const { receiver } = connected(protocol);
+  const told: string[] = [];
+  const listening = receiver.subscribe(
+    "a",
+    ({ text }) => told.push(text),
+    () => {},
+  );
+  const message = Buffer.from(plain(1, "a", "whole"));
+  protocol.parser.parse(message.subarray(0, 8));
+  protocol.parser = parser();
+  protocol.parser.parse(message);
+  listening.unsubscribe();
+  protocol.parser.parse(message);
+  expect(told).toEqual(["whole"]);
+  expect(left).toBe(message.toString());
 });

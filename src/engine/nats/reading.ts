@@ -341,8 +341,16 @@ class Run<Batch> {
 
   readonly #end = () => {
     this.#isOver = true;
-    this.#wake?.();
+    this.#tell();
   };
+
+  /** Wakes whoever waits, once: what was resolved already costs more to resolve again than a message. */
+  #tell(): void {
+    const wake = this.#wake;
+    if (wake === null) return;
+    this.#wake = null;
+    wake();
+  }
 
   #look(): void {
     this.#missed += 1;
@@ -365,7 +373,7 @@ class Run<Batch> {
     }
     this.#expected += 1;
     this.#gathering.add(message, seq);
-    this.#wake?.();
+    this.#tell();
   }
 
   /** A sign of life, which tells how much was sent, or a question whether the reader keeps up. */

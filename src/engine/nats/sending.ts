@@ -22,10 +22,13 @@ type Commanding = Required<Pick<Protocol, "sendCommand">>;
 /** What no subject of a command holds: it would end there, or be longer than its text. */
 const unusual = /[^\x21-\x7e]/;
 
-const opening = "NATS/1.0\r\n";
+const opening = Buffer.from("NATS/1.0\r\n");
+const positionName = Buffer.from("Nats-Expected-Last-Subject-Sequence: ");
+const filterName = Buffer.from("\r\nNats-Expected-Last-Subject-Sequence-Subject: ");
 const lineEnd = "\r\n";
-const positionName = "Nats-Expected-Last-Subject-Sequence: ";
-const filterName = "Nats-Expected-Last-Subject-Sequence-Subject: ";
+
+/** How many bytes are kept ready to be written to. */
+const roomLength = 256 * 1024;
 
 /** More than the first line of a command takes besides subjects. */
 const lineLengthMax = 64;
@@ -90,7 +93,7 @@ export class Sender {
     if (this.#writing.hasRoom(length)) return;
     const written = this.#writing.take();
     if (written !== null) protocol.sendCommand(written);
-    this.#writing.makeRoom(length);
+    this.#writing.makeRoom(Math.max(roomLength, length));
   }
 
   /** Where commands are sent, if the connection takes any now. */
@@ -127,14 +130,14 @@ function headersLength({ headers, expect }: Sent, more: string): number {
   for (const name in headers)
     length += name.length + (headers[name]?.length ?? 0) + ": \r\n".length;
   if (expect !== undefined) {
-    length += positionName.length + digitsOf(expect.seq) + filterName.length + expect.filter.length;
-    length += 2 * lineEnd.length;
+    length += positionName.length + digitsOf(expect.seq);
+    length += filterName.length + expect.filter.length + lineEnd.length;
   }
   return length === 0 ? 0 : opening.length + length + lineEnd.length;
 }
 
 function putHeaders(writing: Writing, { headers, expect }: Sent, more: string): void {
-  writing.put(opening);
+  writing.putBytes(opening);
   for (const name in headers) {
     writing.put(name);
     writing.put(": ");
@@ -142,10 +145,9 @@ function putHeaders(writing: Writing, { headers, expect }: Sent, more: string): 
     writing.put(lineEnd);
   }
   if (expect !== undefined) {
-    writing.put(positionName);
+    writing.putBytes(positionName);
     writing.putNumber(expect.seq);
-    writing.put(lineEnd);
-    writing.put(filterName);
+    writing.putBytes(filterName);
     writing.put(expect.filter);
     writing.put(lineEnd);
   }

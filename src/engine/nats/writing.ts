@@ -3,8 +3,8 @@
  * made to be copied once.
  */
 
-/** How many bytes are kept ready to be written to. */
-const roomLength = 256 * 1024;
+/** From so many characters on a text is copied faster than its characters are written one by one. */
+const copiedFrom = 32;
 
 const zeroCode = "0".charCodeAt(0);
 
@@ -19,9 +19,9 @@ export class Writing {
     return this.#end + length <= this.#bytes.length;
   }
 
-  /** Makes room. What was written and not taken is gone. */
+  /** Makes room for so many bytes. What was written and not taken is gone. */
   makeRoom(length: number): void {
-    this.#bytes = Buffer.allocUnsafeSlow(Math.max(roomLength, length));
+    this.#bytes = Buffer.allocUnsafeSlow(length);
     this.#begin = 0;
     this.#end = 0;
   }
@@ -34,18 +34,26 @@ export class Writing {
     return taken;
   }
 
-  /** Writes a short text whose characters have one byte each. */
+  /** Writes a text whose characters have one byte each. */
   put(text: string): void {
-    const bytes = this.#bytes;
-    let at = this.#end;
-    for (let index = 0; index < text.length; index++) bytes[at++] = text.charCodeAt(index);
-    this.#end = at;
+    const { length } = text;
+    if (length < copiedFrom) {
+      const bytes = this.#bytes;
+      const at = this.#end;
+      for (let index = 0; index < length; index++) bytes[at + index] = text.charCodeAt(index);
+    } else this.#bytes.write(text, this.#end, "latin1");
+    this.#end += length;
   }
 
-  /** Writes a text, which is so many bytes long. */
+  /** Writes a text that is so many bytes long. */
   putText(text: string, length: number): void {
     this.#bytes.write(text, this.#end, length === text.length ? "latin1" : "utf8");
     this.#end += length;
+  }
+
+  putBytes(bytes: Buffer): void {
+    this.#bytes.set(bytes, this.#end);
+    this.#end += bytes.length;
   }
 
   /** Writes a whole number that is not negative. */
