@@ -150,8 +150,24 @@ export function startedEvent(
   worker: string,
   now: number,
 ): EventOf<"started"> {
-  const data = { token: job.token + 1, worker };
-  return envelope(job, origin, now, "started", data, { state: "active", tries: job.tries + 1 });
+  // Written out: an object that grows member by member takes four times as much memory.
+  return {
+    token: job.token + 1,
+    worker,
+    name: "started",
+    id: origin.eventId,
+    jobId: job.id,
+    service: job.service,
+    type: job.type,
+    version: job.version + 1,
+    run: job.run,
+    tries: job.tries + 1,
+    state: "active",
+    previousState: job.state,
+    at: now,
+    actor: origin.actor,
+    context: job.context,
+  };
 }
 
 /** The `expired` event of a claim that came too late. */
@@ -171,12 +187,10 @@ function start(job: Job, command: CommandOf<"start">, now: number): Decision {
 }
 
 function complete(job: Job, command: CommandOf<"complete">, now: number): Decision {
-  const { result, continuation, completedBy, aggregate } = command;
+  const { token, result, continuation, completedBy, aggregate } = command;
   const { secret } = job;
-  if (continuation === undefined && aggregate === undefined && secret === undefined) {
-    const data = result === undefined ? { completedBy } : { result, completedBy };
-    return outcome(job, command, now, "completed", data);
-  }
+  const isPlain = continuation === undefined && aggregate === undefined && secret === undefined;
+  if (isPlain && token !== undefined && holds(job, token)) return completed(job, command, now);
   return outcome(
     job,
     command,
@@ -184,6 +198,29 @@ function complete(job: Job, command: CommandOf<"complete">, now: number): Decisi
     "completed",
     compact({ result, continuation, completedBy, aggregate, secret }),
   );
+}
+
+/** The most frequent outcome of all, written out member by member as a creation is. The job is active under the token. */
+function completed(job: Job, command: CommandOf<"complete">, now: number): Decision {
+  const event: Writable<EventOf<"completed">> = {
+    name: "completed",
+    id: command.eventId,
+    jobId: job.id,
+    service: job.service,
+    type: job.type,
+    version: job.version + 1,
+    run: job.run,
+    tries: job.tries,
+    state: "completed",
+    previousState: job.state,
+    at: now,
+    actor: command.actor,
+    context: job.context,
+    token: job.token,
+    completedBy: command.completedBy,
+  };
+  if (command.result !== undefined) event.result = command.result;
+  return accept(event);
 }
 
 /** A failed try: stopped on request, tried again, or given up. */

@@ -3,6 +3,7 @@
  * asks again as soon as places come free, and sleeps while there is nothing to do.
  */
 import type { Runtime } from "../client/runtime.js";
+import type { Job } from "../core/job.js";
 import { laneOf } from "../core/order.js";
 import { batchMax, type ClaimAnswer, type ClaimAsk, type ClaimedJob } from "../engine/engine.js";
 import type { WorkerLane } from "./lane.js";
@@ -156,10 +157,19 @@ export class Claims {
   /** Hands over what was claimed, and gives whether it was all that was asked for, of one lane at least. */
   #takeAll(jobs: readonly ClaimedJob[], askedAt: number, { lanes, limit }: ClaimAsk): boolean {
     const counts = new Map<string, number>();
+    let count = 0;
+    let last: Job | undefined;
+    let name = "";
+    let lane: WorkerLane | undefined;
     for (const claimed of jobs) {
-      const name = laneOf(claimed.job);
-      counts.set(name, (counts.get(name) ?? 0) + 1);
-      const lane = this.#lanes.get(name);
+      // Jobs of one lane mostly come together, so that its name is made once for all of them.
+      if (last === undefined || !isOfSameLane(claimed.job, last)) {
+        name = laneOf(claimed.job);
+        lane = this.#lanes.get(name);
+        count = counts.get(name) ?? 0;
+      }
+      last = claimed.job;
+      counts.set(name, ++count);
       if (lane) this.#options.onClaimed(lane, claimed, askedAt);
     }
     return jobs.length === limit || lanes.some(({ lane, free }) => counts.get(lane) === free);
@@ -217,4 +227,8 @@ export class Claims {
 /** The most jobs that one claim takes from a lane. */
 function claimMax(concurrency: number): number {
   return Math.max(Math.ceil(concurrency * claimShareMax), claimSmall);
+}
+
+function isOfSameLane(a: Job, b: Job): boolean {
+  return a.type === b.type && a.queue === b.queue && a.typeVersion === b.typeVersion;
 }

@@ -9,7 +9,7 @@ import { advancesVersion } from "../../core/transitions.js";
 import { type BatchAnswer, Batcher } from "../batching.js";
 import { StoreBusy, StoreUnavailable } from "../errors.js";
 import { eventOf } from "../event-text.js";
-import { foldMessages, type LoggedJob, noJob } from "./entry.js";
+import { foldMessages, type LoggedJob, noJob, type ReadJob } from "./entry.js";
 import type { HeldJob } from "./held.js";
 import { Pace } from "./pace.js";
 import type { EachPublication, OutgoingMessage, Port, Publication } from "./port.js";
@@ -80,7 +80,7 @@ export class Log {
   }
 
   /** A job as its log tells it now. */
-  async load(id: string): Promise<LoggedJob> {
+  async load(id: string): Promise<ReadJob> {
     const messages = await this.#port.read("jobs", this.#subjects.logFilter(id));
     return messages.length === 0 ? noJob : foldMessages(this.#subjects.prefix, messages);
   }
