@@ -10,6 +10,7 @@ import { isolatedMeasure } from "./isolated.js";
 import { loopDelayMeasure } from "./loop-delay.js";
 import { memoryMeasure } from "./memory.js";
 import { pickupMeasure } from "./pickup.js";
+import { viewMeasure } from "./view.js";
 
 /** Every measure, with the peers that take part. */
 export function allMeasures(peers: readonly Peer[]): Measure[] {
@@ -22,6 +23,7 @@ export function allMeasures(peers: readonly Peer[]): Measure[] {
     loopDelayMeasure,
     memoryMeasure,
     isolatedMeasure,
+    viewMeasure,
     ...burdenedMeasures,
   ];
 }

@@ -52,8 +52,17 @@ function parsedEvent(body: string): JobEvent | null {
 function names(subject: string, { service, type, jobId, name }: JobEvent): boolean {
   if (typeof service !== "string" || typeof type !== "string" || typeof jobId !== "string")
     return false;
-  const named = `.${tokenOf(service)}.${tokenOf(type)}.${tokenOf(jobId)}.${name}`;
-  const from = subject.indexOf(".", subject.indexOf(".") + 1);
-  const next = subject.charAt(from + named.length);
-  return subject.startsWith(named, from) && (next === "" || next === ".");
+  if (typeof name !== "string") return false;
+  let at = subject.indexOf(".", subject.indexOf(".") + 1);
+  at = after(subject, at, tokenOf(service));
+  at = after(subject, at, tokenOf(type));
+  at = after(subject, at, tokenOf(jobId));
+  return after(subject, at, name) >= 0;
+}
+
+/** Where a subject goes on after a text that stands between two dots, or behind the last; -1 if it does not. */
+function after(subject: string, at: number, text: string): number {
+  const end = at + 1 + text.length;
+  if (at < 0 || subject[at] !== "." || !subject.startsWith(text, at + 1)) return -1;
+  return end === subject.length || subject[end] === "." ? end : -1;
 }

@@ -52,6 +52,9 @@ export const keeperDefaults: Required<KeeperTimings> = {
   tombstoneMs: 7 * 24 * 60 * 60 * 1_000,
 };
 
+/** When a new leader applies retention first: it has waited for longer, and what runs out by the second has not. */
+const pruneFirstMs = 5_000;
+
 /** How many times as long as a look for blocked jobs took the keeper waits before the next. */
 const resolvePauseShare = 5;
 
@@ -89,7 +92,7 @@ class ServiceKeeper implements Keeper {
   readonly #webhooks: WebhookDuty;
   #isStopped = false;
   #isFailing = false;
-  #pruneAt = Number.NEGATIVE_INFINITY;
+  #pruneAt = Number.POSITIVE_INFINITY;
   #callOff: (() => void) | undefined;
   #callOffResolve: (() => void) | undefined;
   #stopHints: (() => void) | undefined;
@@ -111,6 +114,7 @@ class ServiceKeeper implements Keeper {
       record: recordId.keeper(runtime.service),
       does: "keeps the service",
       onGained: () => {
+        this.#pruneAt = runtime.clock.monotonic() + Math.min(pruneFirstMs, this.#timings.pruneMs);
         this.#schedule(0);
         this.#tickets.start();
         this.#scheduler.start();

@@ -2,6 +2,7 @@
 import { Environment, MovableClock } from "millrace/conformance";
 import { describe, expect, it } from "vitest";
 import { ids } from "#millrace/conformance/environment.js";
+import { FoundEmpty } from "#millrace/engine/nats/found-empty.js";
 import { hintText, holds, joined, News, readHint } from "#millrace/engine/nats/news.js";
 import { MemoryProjectionStore, ProjectionMemory } from "#millrace/engine/projection/memory.js";
 import { openSimulated } from "../simulation/nats/deployment.js";
@@ -44,9 +45,9 @@ async function deployment() {
 type Deployed = Awaited<ReturnType<typeof deployment>>;
 
 /** Claims as a worker does, and gives what was claimed and which consumers were asked. */
-async function look({ worker, asked }: Deployed, name = "worker-1") {
+async function look({ worker, asked }: Deployed, name = "worker-1", limit = 100) {
   asked.length = 0;
-  const ask = { worker: name, limit: 100, lanes: lanes.map((lane) => worker.lane(lane)) };
+  const ask = { worker: name, limit, lanes: lanes.map((lane) => worker.lane(lane)) };
   const { jobs } = await worker.engine.claim(ask);
   const fetched = asked.filter((what) => what.startsWith("fetch ")).map((what) => what.slice(6));
   return { jobs: ids(jobs.map(({ job }) => job)), fetched, asked: [...asked] };
@@ -89,11 +90,13 @@ describe("a worker that found nothing the last time", () => {
     expect((await look(deployed)).jobs).toContain(lost.id);
   });
 
-  it("looks at everything for another worker of its process", async () => {
+  it("knows what was found for another worker of its process", async () => {
     const deployed = await deployment();
     await look(deployed);
-    await deployed.creator.create({ type: "mail" });
-    expect((await look(deployed, "worker-2")).fetched).toHaveLength(6);
+    const job = await deployed.creator.create({ type: "mail" });
+    const { jobs, fetched } = await look(deployed, "worker-2");
+    expect(jobs).toEqual([job.id]);
+    expect(fetched).toEqual(["shop~mail~mail~v1-normal"]);
   });
 
   it("starts nothing of a queue that is paused", async () => {
@@ -104,6 +107,102 @@ describe("a worker that found nothing the last time", () => {
     await look(deployed);
     await deployed.creator.create({ type: "mail" });
     expect((await look(deployed)).jobs).toEqual([]);
+  });
+});
+
+describe("a worker that has more to do than it has places", () => {
+  /** A worker that knows that only mail waits, more than it takes at once. */
+  async function busy() {
+    const deployed = await deployment();
+    for (let count = 0; count < 6; count++) await deployed.creator.create({ type: "mail" });
+    expect((await look(deployed, "worker-1", 2)).jobs).toHaveLength(2);
+    return deployed;
+  }
+
+  it("asks no consumer that was found empty, and finds the rest", async () => {
+    const deployed = await busy();
+    const { jobs, fetched } = await look(deployed, "worker-1", 2);
+    expect(jobs).toHaveLength(2);
+    expect(new Set(fetched)).toEqual(new Set(["shop~mail~mail~v1-normal"]));
+  });
+
+  it("asks one again that a hint tells of", async () => {
+    const deployed = await busy();
+    const urgent = await deployed.creator.create({ type: "report", priority: 100 });
+    const { jobs, fetched } = await look(deployed, "worker-1", 2);
+    expect(jobs).toContain(urgent.id);
+    expect(fetched[0]).toBe("shop~report~report~v1-high");
+  });
+
+  it("asks all again after a second, since hints may be lost", async () => {
+    const deployed = await busy();
+    deployed.state.hears = false;
+    const lost = await deployed.creator.create({ type: "report", priority: 100 });
+    expect((await look(deployed, "worker-1", 2)).jobs).not.toContain(lost.id);
+    deployed.clock.advance(1_000);
+    expect((await look(deployed, "worker-1", 2)).jobs).toContain(lost.id);
+  });
+
+  it("starts nothing of a queue that was paused while tickets were on their way", async () => {
+    const deployed = await busy();
+    await deployed.creator.engine.swap([
+      { id: "queue/shop/mail", expect: 0, body: { paused: true } },
+    ]);
+    expect((await look(deployed, "worker-1", 2)).jobs).toEqual([]);
+    await deployed.creator.engine.swap([
+      { id: "queue/shop/mail", expect: 1, body: { paused: false } },
+    ]);
+    expect((await look(deployed, "worker-1", 2)).jobs).toHaveLength(2);
+  });
+});
+
+describe("consumers that were found empty", () => {
+  const now = { at: 1_000 };
+  const found = (isHeard = true) =>
+    new FoundEmpty(
+      () => now.at,
+      () => isHeard,
+    );
+
+  it("are believed to be empty until a hint tells of them", () => {
+    const empty = found();
+    empty.ask("a")();
+    empty.ask("b")();
+    empty.told(new Set(["a"]));
+    expect([empty.has("a"), empty.has("b")]).toEqual([false, true]);
+    empty.told(null);
+    expect(empty.has("b")).toBe(false);
+  });
+
+  it("are not, if the hint came while they were asked", () => {
+    const empty = found();
+    const [first, second] = [empty.ask("a"), empty.ask("b")];
+    empty.told(new Set(["a"]));
+    first();
+    second();
+    expect([empty.has("a"), empty.has("b")]).toEqual([false, true]);
+    const third = empty.ask("b");
+    empty.told(null);
+    third();
+    expect(empty.has("b")).toBe(false);
+  });
+
+  it("are not where nobody hears hints", () => {
+    const empty = found(false);
+    empty.ask("a")();
+    expect(empty.has("a")).toBe(false);
+  });
+
+  it("are believed for less than a second, also when the clock goes back", () => {
+    const empty = found();
+    empty.ask("a")();
+    now.at += 999;
+    expect(empty.has("a")).toBe(true);
+    now.at += 1;
+    expect(empty.has("a")).toBe(false);
+    empty.ask("a")();
+    now.at -= 5;
+    expect(empty.has("a")).toBe(false);
   });
 });
 

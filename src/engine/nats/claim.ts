@@ -4,7 +4,8 @@
 import type { ClaimAsk, ClaimedJob, ClaimLane } from "../engine.js";
 import { type QueueSettings, recordId } from "../record.js";
 import { capsOf } from "./caps.js";
-import type { News, Where } from "./news.js";
+import { FoundEmpty } from "./found-empty.js";
+import type { News } from "./news.js";
 import type { Delivery } from "./port.js";
 import { type Room, Rooms, type RoomsContext } from "./rooms.js";
 import { JobStarts, type Started, type StartLane, type StartsContext } from "./starts.js";
@@ -16,12 +17,11 @@ const hurryShare = 10;
 /** How often a consumer is made again that somebody removes. */
 const roundsMax = 10;
 
-/** For how long hints alone tell where to look. One may be lost, and so everything is looked at after that. */
-const trustMs = 1_000;
-
 /** What claims need of the engine. */
 export interface ClaimContext extends StartsContext, RoomsContext {
   readonly news: News;
+  /** Whether hints at jobs that can be claimed are heard, as far as none is lost. */
+  readonly areHintsHeard: () => boolean;
 }
 
 /** A lane with the places that are left in it. */
@@ -40,6 +40,19 @@ function placesOf({ free, caps }: OpenLane): number {
 type Taken = ReadonlyMap<ClaimLane, readonly Delivery[]>;
 
 const noneTaken: Taken = new Map();
+const nonePaused: ReadonlySet<string> = new Set();
+const noneStarted = { jobs: [], expired: 0, isDrained: true };
+
+/** What a claim fills, and from where. */
+interface Filling {
+  readonly jobs: ClaimedJob[];
+  readonly open: readonly OpenLane[];
+  readonly ask: ClaimAsk;
+  /** The queues that are paused, which are asked for beside the first tickets. */
+  readonly pausing: Promise<ReadonlySet<string>>;
+  /** Whether a consumer is asked at all. */
+  readonly isAsked: (consumer: string) => boolean;
+}
 
 /** The claims of a process. */
 export class Claims {
@@ -47,35 +60,41 @@ export class Claims {
   readonly #starts: JobStarts;
   readonly #rooms: Rooms;
   readonly #consumers = new Map<string, Promise<void>>();
+  readonly #foundEmpty: FoundEmpty;
+  /** The queues that were paused when they were last looked at. */
+  #wasPaused: ReadonlySet<string> = new Set();
   /** The last claim found the end of every lane that it looked at, in queues that are not paused. */
   #isQuiet = false;
-  /** Who looked at everything last, and when: hints say what has come since. */
-  #looked = { worker: "", at: 0 };
 
   constructor(context: ClaimContext) {
     this.#context = context;
     this.#starts = new JobStarts(context);
     this.#rooms = new Rooms(context);
+    this.#foundEmpty = new FoundEmpty(context.now, context.areHintsHeard);
   }
 
   /** Starts jobs, at most the free places, higher priority lanes first. */
   async claim(wish: ClaimAsk): Promise<readonly ClaimedJob[]> {
     const jobs: ClaimedJob[] = [];
-    const where = this.#whereToLook(wish);
-    const ask = where === null ? wish : this.#narrowed(wish, where);
-    if (ask.lanes.length === 0) return jobs;
+    const isAsked = this.#isAsked(wish);
+    const lanes = wish.lanes.filter((lane) => this.#consumersOf(lane).some(isAsked));
+    if (lanes.length === 0) return jobs;
+    const ask = { ...wish, lanes };
     const isTight = ask.lanes.some((lane) => this.#rooms.isTight(lane));
     const isQuiet = this.#isQuiet && !isTight && ask.limit >= ask.lanes.length;
     this.#isQuiet = true;
+    const pausing = this.#paused(ask);
+    // Whoever takes something first hears of a failure.
+    pausing.catch(() => {});
     const [rooms, paused, taken] = await Promise.all([
       this.#rooms.open(ask.lanes),
-      this.#paused(ask),
-      isQuiet ? this.#takeAll(ask, where) : noneTaken,
+      isQuiet || this.#wasAnyPaused(ask) ? pausing : nonePaused,
+      isQuiet ? this.#takeAll(ask, isAsked) : noneTaken,
     ]);
     const open = openLanes(ask, rooms, paused);
     try {
       if (isQuiet) await this.#startTaken(jobs, open, taken, ask);
-      if (!isQuiet || !this.#isQuiet) await this.#fill(jobs, open, ask);
+      if (!isQuiet || !this.#isQuiet) await this.#fill({ jobs, open, ask, pausing, isAsked });
     } catch (error) {
       this.#isQuiet = false;
       // What has started is the worker's, whatever went wrong after it.
@@ -87,34 +106,28 @@ export class Claims {
   }
 
   /**
-   * Where nothing waited the last time, only what hints tell of can have come. A claim that no hint has led to looks at
-   * everything, and so does one of another worker, whose hints may have been taken.
+   * Which consumers are asked: all but those that were found empty a moment ago and that no hint has told of since. Where
+   * that leaves none, a claim that a hint has led to asks none, and any other asks all.
    */
-  #whereToLook({ worker }: ClaimAsk): Where {
-    const where = this.#context.news.take();
-    const now = this.#context.now();
-    const { worker: last, at } = this.#looked;
-    const isTold = where !== null && where.size > 0;
-    if (isTold && this.#isQuiet && worker === last && at <= now && now < at + trustMs) return where;
-    this.#looked = { worker, at: now };
-    return null;
+  #isAsked({ lanes }: ClaimAsk): (consumer: string) => boolean {
+    const news = this.#context.news.take();
+    this.#foundEmpty.told(news);
+    const isLeft = (consumer: string) => !this.#foundEmpty.has(consumer);
+    const isAnyLeft = lanes.some((lane) => this.#consumersOf(lane).some(isLeft));
+    const isTold = news !== null && news.size > 0;
+    return isAnyLeft || isTold ? isLeft : () => true;
   }
 
-  /** The part of a wish that may be fulfilled by some consumers. */
-  #narrowed(wish: ClaimAsk, where: ReadonlySet<string>): ClaimAsk {
-    const { subjects } = this.#context;
-    const lanes = wish.lanes.filter((lane) => {
-      const name = laneName(lane);
-      return priorityLanes.some((each) => where.has(subjects.consumer(name, each)));
-    });
-    return { ...wish, lanes };
+  #consumersOf(lane: ClaimLane): readonly string[] {
+    const name = laneName(lane);
+    return priorityLanes.map((priority) => this.#context.subjects.consumer(name, priority));
   }
 
   /**
    * Where nothing waited the last time, little will wait now: all lanes are asked at once, and whether their queues are
    * paused, too, so that a job that has just come is started after one round trip instead of four.
    */
-  async #takeAll(ask: ClaimAsk, where: Where): Promise<Taken> {
+  async #takeAll(ask: ClaimAsk, isAsked: Filling["isAsked"]): Promise<Taken> {
     const share = Math.floor(ask.limit / ask.lanes.length);
     const taken = ask.lanes
       .filter(({ free }) => free > 0)
@@ -122,7 +135,7 @@ export class Claims {
         const limit = Math.min(lane.free, share, ...capsOf(lane).map(({ max }) => max));
         const name = laneName(lane);
         const fetches = priorityLanes
-          .filter((each) => where?.has(this.#context.subjects.consumer(name, each)) ?? true)
+          .filter((each) => isAsked(this.#context.subjects.consumer(name, each)))
           .map((each) => this.#deliveries(name, lane, each, limit));
         const deliveries = await Promise.all(fetches);
         // Where there is more, the next look goes in order.
@@ -157,15 +170,17 @@ export class Claims {
   }
 
   /** Takes from one priority lane after the other. */
-  async #fill(jobs: ClaimedJob[], open: readonly OpenLane[], ask: ClaimAsk): Promise<void> {
+  async #fill(filling: Filling): Promise<void> {
+    const { jobs, ask } = filling;
     const leaseMs = Math.min(...ask.lanes.map((lane) => lane.leaseMs));
     // Leases run from the start, so that who has something does not look for more for long.
     const mayGoOn = () =>
       (jobs[0]?.job.startedAt ?? this.#context.now()) + leaseMs / hurryShare >= this.#context.now();
     for (let next = 0; next < priorityLanes.length && mayGoOn(); ) {
       const priority = priorityLanes[next] as PriorityLane;
-      const expired = await this.#fillFrom(priority, jobs, open, ask, mayGoOn);
+      const expired = await this.#fillFrom(priority, filling, mayGoOn);
       // A job that expired may have passed its slot on to another of its key, in whatever lane.
+      if (expired > 0) this.#foundEmpty.told(null);
       next = expired > 0 ? 0 : next + 1;
     }
   }
@@ -173,13 +188,13 @@ export class Claims {
   /** Takes what there is in one priority lane, as far as places reach. Gives how many jobs had expired. */
   async #fillFrom(
     priority: PriorityLane,
-    jobs: ClaimedJob[],
-    open: readonly OpenLane[],
-    ask: ClaimAsk,
+    filling: Filling,
     mayGoOn: () => boolean,
   ): Promise<number> {
+    const { jobs, ask, isAsked } = filling;
+    const { subjects } = this.#context;
     let expired = 0;
-    let lanes = open;
+    let lanes = filling.open.filter(({ name }) => isAsked(subjects.consumer(name, priority)));
     while (jobs.length < ask.limit && mayGoOn()) {
       lanes = lanes.filter((lane) => placesOf(lane) > 0);
       const left = ask.limit - jobs.length;
@@ -188,7 +203,7 @@ export class Claims {
       const share = Math.floor(left / chosen.length);
       const drained = new Set<OpenLane>();
       const fetch = async (lane: OpenLane) => {
-        const fetched = await this.#fetch(lane, priority, share);
+        const fetched = await this.#fetch(lane, priority, share, filling);
         jobs.push(...fetched.jobs);
         expired += fetched.expired;
         if (fetched.isDrained) drained.add(lane);
@@ -203,15 +218,24 @@ export class Claims {
     return expired;
   }
 
-  /** Takes tickets of one lane and starts their jobs. */
+  /** Takes tickets of one lane and starts their jobs, unless its queue has been paused meanwhile. */
   async #fetch(
     lane: OpenLane,
     priority: PriorityLane,
     share: number,
+    { pausing }: Filling,
   ): Promise<Started & { readonly isDrained: boolean }> {
     const limit = Math.min(placesOf(lane), share);
-    if (limit <= 0) return { jobs: [], expired: 0, isDrained: true };
-    const deliveries = await this.#deliveries(lane.name, lane.ask, priority, limit);
+    if (limit <= 0) return noneStarted;
+    const [deliveries, paused] = await Promise.all([
+      this.#deliveries(lane.name, lane.ask, priority, limit),
+      pausing,
+    ]);
+    if (paused.has(queueOf(lane.ask))) {
+      lane.free = 0;
+      this.#giveBack(deliveries);
+      return noneStarted;
+    }
     const started = await this.#startAll(lane, deliveries, limit);
     return { ...started, isDrained: deliveries.length < limit };
   }
@@ -229,6 +253,9 @@ export class Claims {
     const started = await this.#starts.startAll(lane, kept);
     lane.free -= started.jobs.length;
     for (const room of lane.caps) room.left -= started.jobs.length;
+    // What was given back is offered again, and nobody tells of that.
+    if (started.jobs.length < deliveries.length)
+      this.#foundEmpty.told(new Set(this.#consumersOf(lane.ask)));
     return started;
   }
 
@@ -240,16 +267,20 @@ export class Claims {
   /** The queues that are paused, by their records. */
   async #paused({ lanes }: ClaimAsk): Promise<ReadonlySet<string>> {
     const paused = new Set<string>();
-    const queues = new Set(lanes.map(({ service, queue }) => recordId.queue(service, queue)));
     const look = async (id: string) => {
       const settings = (await this.#context.records.get(id)).record?.body as unknown;
-      if ((settings as QueueSettings | undefined)?.paused !== true) return;
-      paused.add(id);
-      // A paused queue is not pulled: the next look asks first.
-      this.#isQuiet = false;
+      if ((settings as QueueSettings | undefined)?.paused === true) paused.add(id);
     };
-    await Promise.all([...queues].map(look));
+    await Promise.all([...new Set(lanes.map(queueOf))].map(look));
+    // A paused queue is not pulled: the next look asks first.
+    if (paused.size > 0) this.#isQuiet = false;
+    this.#wasPaused = paused;
     return paused;
+  }
+
+  /** Whether a queue was paused when it was last looked at: it is asked about before anything is taken from it. */
+  #wasAnyPaused({ lanes }: ClaimAsk): boolean {
+    return this.#wasPaused.size > 0 && lanes.some((lane) => this.#wasPaused.has(queueOf(lane)));
   }
 
   async #deliveries(
@@ -269,7 +300,9 @@ export class Claims {
         this.#consumers.set(consumer, ensured);
       }
       await ensured;
+      const wasEmpty = this.#foundEmpty.ask(consumer);
       const deliveries = await port.fetch(consumer, limit);
+      if (deliveries !== null && deliveries.length < limit) wasEmpty();
       if (deliveries !== null) return deliveries;
       // An operator has removed it; what was not acknowledged comes again from a new one.
       this.#consumers.delete(consumer);
@@ -285,7 +318,7 @@ function openLanes(
   paused: ReadonlySet<string>,
 ): readonly OpenLane[] {
   return lanes
-    .filter(({ service, queue }) => !paused.has(recordId.queue(service, queue)))
+    .filter((lane) => !paused.has(queueOf(lane)))
     .map((lane) => ({
       ask: lane,
       name: laneName(lane),
@@ -294,6 +327,11 @@ function openLanes(
       worker,
       free: lane.free,
     }));
+}
+
+/** The record of a lane's queue. */
+function queueOf({ service, queue }: ClaimLane): string {
+  return recordId.queue(service, queue);
 }
 
 /** A lane's name ends with the version of the type. */

@@ -44,7 +44,7 @@ import { Keys } from "./keys.js";
 import { Leases } from "./leases.js";
 import { loadNats } from "./libraries.js";
 import { Log } from "./log.js";
-import { News, type Where } from "./news.js";
+import { News, none, type Where } from "./news.js";
 import { inboxPrefix } from "./permissions.js";
 import type { Port } from "./port.js";
 import { provision, type Topology } from "./provision.js";
@@ -167,8 +167,10 @@ export class NatsEngine implements Engine {
     this.#port = port;
     this.#subjects = subjects;
     const now = () => clock.now();
-    const [claimNews, tendNews] = [new News(), new News()];
-    this.#wake = new Wake(port, subjects, this.#session, [claimNews, tendNews]);
+    // Who tends looks at what is there at first, whatever it is told.
+    const [claimNews, tendNews, endNews] = [new News(), new News(none), new News(none)];
+    const news = { ready: [claimNews, tendNews], ended: [endNews] };
+    this.#wake = new Wake(port, subjects, this.#session, news);
     const monotonic = () => clock.monotonic();
     this.#log = new Log({ port, subjects, isAtomic: topology.atomicBatches, monotonic });
     this.#records = new Records({
@@ -201,7 +203,7 @@ export class NatsEngine implements Engine {
     const followUp: Changes["followUp"] = (id, follow) => this.#changes.followUp(id, follow);
     const repair = new Repair({ ...parts, keys, actor, followUp });
     const observe: Repair["observe"] = (told, seq) => repair.observe(told, seq);
-    const readModel = new ReadModel({ ...parts, url, keys, clock, observe, open });
+    const readModel = new ReadModel({ ...parts, url, keys, clock, observe, open, endNews });
     this.#readModel = readModel;
     const currentOfChain = (chainId: string) => readModel.currentOfChain(chainId);
     this.#changes = new Changes({ ...parts, keys, actor, currentOfChain });
@@ -214,6 +216,7 @@ export class NatsEngine implements Engine {
       session: this.#session,
       activeUnder,
       news: claimNews,
+      areHintsHeard: () => this.#wake.isHeard("ready"),
     });
     const append = (change: Change) => this.#changes.append(change, "outside");
     const advisories = new Advisories({ ...parts, actor, append });
@@ -222,7 +225,7 @@ export class NatsEngine implements Engine {
       keys,
       repair,
       advisories,
-      projection: () => readModel.caughtUp(),
+      projection: (isTold) => readModel.forKeeper(isTold),
       news: tendNews,
     });
   }

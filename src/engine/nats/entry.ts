@@ -23,8 +23,6 @@ export interface StartFacts {
 /** A job as its log tells it, with the positions that an append compares with. */
 export interface LoggedJob {
   readonly job: Job | null;
-  /** The events of the log, tickets aside, without those of a job of the same id that was deleted. */
-  readonly events: readonly JobEvent[];
   /** The positions of everything that is in the log under this id. */
   readonly seqs: readonly number[];
   /** Those of them that create a job. */
@@ -39,6 +37,12 @@ export interface LoggedJob {
   readonly deletedAt: number;
   /** The facts of each start, by token. */
   readonly starts: Starts;
+}
+
+/** A job whose log was read. */
+export interface ReadJob extends LoggedJob {
+  /** The events of the log, tickets aside, without those of a job of the same id that was deleted. */
+  readonly events: readonly JobEvent[];
 }
 
 /** The facts of starts, by token. */
@@ -140,7 +144,7 @@ function isNoteMessage(prefix: string, { subject }: StoredMessage): boolean {
 }
 
 /** A job that does not exist. */
-export const noJob: LoggedJob = {
+export const noJob: ReadJob = {
   job: null,
   events: [],
   seqs: [],
@@ -158,7 +162,6 @@ export function createdJob(event: EventOf<"created">, seq: number): LoggedJob {
   const place = [seq];
   return {
     job,
-    events: [event],
     seqs: place,
     creations: place,
     lastSeq: seq,
@@ -171,9 +174,9 @@ export function createdJob(event: EventOf<"created">, seq: number): LoggedJob {
 
 /** A job that was started from what was known of it. */
 export function startedJob(logged: LoggedJob, job: Job, seq: number, facts: StartFacts): LoggedJob {
-  const { events, seqs, creations, existed, ticketSeq, deletedAt } = logged;
+  const { seqs, creations, existed, ticketSeq, deletedAt } = logged;
   const starts = new LastStart(job.token, facts, logged.starts);
-  return { job, events, seqs, creations, lastSeq: seq, existed, ticketSeq, deletedAt, starts };
+  return { job, seqs, creations, lastSeq: seq, existed, ticketSeq, deletedAt, starts };
 }
 
 /** Whether an event is not of a job's service; what no fold knows says it as its subject does. */
@@ -182,7 +185,7 @@ function isOfAnother(event: JobEvent, { service }: Job): boolean {
 }
 
 /** Folds the messages of a job in the order of the log. */
-export function foldMessages(prefix: string, messages: readonly StoredMessage[]): LoggedJob {
+export function foldMessages(prefix: string, messages: readonly StoredMessage[]): ReadJob {
   let { job, lastSeq, ticketSeq, deletedAt, existed } = noJob;
   let events: JobEvent[] = [];
   const seqs: number[] = [];

@@ -2,10 +2,11 @@
  * Taking tickets from consumers. An inbox that was emptied serves the next fetch, because a server has to be told of
  * every new one and of its end.
  */
-import type { Msg, NatsConnection, Subscription } from "@nats-io/transport-node";
+import type { Incoming } from "./incoming.js";
 import type { Delivery } from "./port.js";
-import { rawHeaders, statusOf } from "./raw-headers.js";
-import { deliveredText, placeOf, ReadMessage } from "./reading.js";
+import { statusOf } from "./raw-headers.js";
+import { deliveredText, placeOf } from "./reading.js";
+import type { Listening, Receiver } from "./receiving.js";
 import type { Requests } from "./requests.js";
 import type { Sender } from "./sending.js";
 
@@ -20,7 +21,7 @@ const noResponders = 503;
 
 /** What fetches are made over. */
 export interface FetchingFrom {
-  readonly connection: NatsConnection;
+  readonly receiver: Receiver;
   readonly sender: Sender;
   readonly requests: Requests;
   readonly newInbox: () => string;
@@ -40,7 +41,7 @@ interface Fetch {
 /** Where the deliveries of one fetch after the other come in. */
 interface Inbox {
   readonly name: string;
-  readonly subscription: Subscription;
+  readonly subscription: Listening;
   fetch: Fetch | null;
 }
 
@@ -90,18 +91,18 @@ export class Fetches {
           else reject(error);
         },
       };
-      sender.send({ subject, body: `{"batch":${limit},"no_wait":true}`, reply: inbox.name });
+      sender.send({ subject, body: `{"batch":${limit},"no_wait":true}` }, inbox.name);
     });
   }
 
   #newInbox(): Inbox {
     const name = this.#from.newInbox();
-    const subscription = this.#from.connection.subscribe(name, {
-      callback: (error, message) => {
-        if (error) this.#lose(inbox, error);
-        else if (inbox.fetch !== null) take(inbox.fetch, message);
-      },
-    });
+    const heard = (message: Incoming) => {
+      if (inbox.fetch !== null) take(inbox.fetch, message);
+    };
+    const subscription = this.#from.receiver.subscribe(name, heard, (error) =>
+      this.#lose(inbox, error),
+    );
     const inbox: Inbox = { name, subscription, fetch: null };
     return inbox;
   }
@@ -114,27 +115,18 @@ export class Fetches {
   }
 }
 
-function take(fetch: Fetch, message: Msg): void {
-  const { data } = message;
+function take(fetch: Fetch, message: Incoming): void {
   // What the server itself says has no body, and nobody is to acknowledge it.
-  if (data.length > 0 || message.reply) {
-    fetch.deliveries.push(new ReadDelivery(message, data));
+  if (message.hasData || message.hasReply) {
+    fetch.deliveries.push(deliveryOf(message));
     if (fetch.deliveries.length === fetch.limit) fetch.finish();
   } else if (statusOf(message) === noResponders) fetch.miss();
   else fetch.finish();
 }
 
 /** A delivery as it came. */
-class ReadDelivery extends ReadMessage implements Delivery {
-  readonly reply: string;
-  readonly isRedelivery: boolean;
-
-  constructor(message: Msg, data: Uint8Array) {
-    const { reply = "" } = message;
-    const { seq, delivered } = placeOf(reply);
-    const headers = rawHeaders(message, data);
-    super(message.subject, seq, deliveredText(data, headers), headers, "first");
-    this.reply = reply;
-    this.isRedelivery = delivered > 1;
-  }
+function deliveryOf(message: Incoming): Delivery {
+  const { seq, delivered } = placeOf(message);
+  const { subject, reply } = message;
+  return { subject, seq, body: deliveredText(message), reply, isRedelivery: delivered > 1 };
 }

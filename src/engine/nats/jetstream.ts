@@ -8,6 +8,7 @@ import { type BatchAnswer, Batcher } from "../batching.js";
 import type { PackedEvents } from "../projection/packed.js";
 import { type ApiError, apiFault, mayPass, thrownFault } from "./faults.js";
 import { Fetches } from "./fetching.js";
+import type { Incoming } from "./incoming.js";
 import type { NatsLibrary } from "./libraries.js";
 import type {
   Acknowledgeable,
@@ -32,6 +33,7 @@ import {
   readDirect,
   readLastOfEach,
 } from "./reading.js";
+import { Receiver } from "./receiving.js";
 import { Requests } from "./requests.js";
 import { Sender } from "./sending.js";
 
@@ -74,6 +76,7 @@ export class JetStreamPort implements Port {
   readonly #inboxPrefix: string | undefined;
   readonly #readsEverything: boolean;
   readonly #sender: Sender;
+  readonly #receiver: Receiver;
   readonly #requests: Requests;
   readonly #fetches: Fetches;
   readonly #acks: Batcher<readonly Acknowledgeable[], void>;
@@ -99,10 +102,16 @@ export class JetStreamPort implements Port {
     this.#inboxPrefix = options.inboxPrefix;
     this.#readsEverything = options.readsEverything;
     this.#sender = new Sender(options.connection);
+    this.#receiver = new Receiver(options.connection);
     const inbox = this.#nats.createInbox(this.#inboxPrefix);
-    this.#requests = new Requests(options.connection, this.#sender, inbox);
-    this.#fetches = new Fetches({
+    this.#requests = new Requests({
       connection: options.connection,
+      sender: this.#sender,
+      receiver: this.#receiver,
+      inbox,
+    });
+    this.#fetches = new Fetches({
+      receiver: this.#receiver,
       sender: this.#sender,
       requests: this.#requests,
       newInbox: () => this.#nats.createInbox(this.#inboxPrefix),
@@ -123,11 +132,6 @@ export class JetStreamPort implements Port {
 
   publishEach(messages: readonly OutgoingMessage[]): Promise<readonly EachPublication[]> {
     if (messages.length === 0) return Promise.resolve([]);
-    const requests = messages.map((message) => ({
-      subject: message.subject,
-      body: message.body,
-      headers: headersOf(message),
-    }));
     return new Promise((resolve) => {
       const publications: EachPublication[] = new Array(messages.length);
       let left = messages.length;
@@ -136,10 +140,11 @@ export class JetStreamPort implements Port {
         left -= 1;
         if (left === 0) resolve(publications);
       };
-      const answered = (message: Msg, index: number) => tell(this.#publication(message), index);
+      const answered = (message: Incoming, index: number) =>
+        tell(this.#publication(message), index);
       const failed = (error: Error, index: number) =>
         tell({ outcome: "fault", error: thrownFault(error, this.#url) }, index);
-      this.#requests.send(requests, { answered, failed });
+      this.#requests.send(messages, { answered, failed });
     });
   }
 
@@ -152,8 +157,7 @@ export class JetStreamPort implements Port {
     for (const [index, message] of messages.entries()) {
       if (index === last) break;
       const place = `Nats-Batch-Id: ${id}\r\nNats-Batch-Sequence: ${index + 1}\r\n`;
-      const headers = headersOf(message, place);
-      this.#sender.send({ subject: message.subject, body: message.body, headers });
+      this.#sender.send(message, "", -1, place);
     }
     const end = messages[last];
     if (!end) return [];
@@ -255,13 +259,19 @@ export class JetStreamPort implements Port {
     groups: readonly (readonly Acknowledgeable[])[],
   ): Promise<readonly BatchAnswer<void>[]> {
     const last = new Map<string, Acknowledgeable>();
+    let consumer = "";
     for (const deliveries of groups)
-      for (const delivery of deliveries) last.set(consumerOf(delivery), delivery);
+      for (const delivery of deliveries) {
+        // Most that are acknowledged together are of one consumer.
+        if (consumer === "" || !delivery.reply.startsWith(consumer))
+          consumer = consumerOf(delivery);
+        last.set(consumer, delivery);
+      }
+    const awaited = new Set(last.values());
     for (const deliveries of groups)
       for (const delivery of deliveries)
-        if (last.get(consumerOf(delivery)) !== delivery)
-          this.#sender.send({ subject: delivery.reply, body: "+ACK" });
-    await Promise.all([...last.values()].map(({ reply }) => this.#request(reply, "+ACK")));
+        if (!awaited.has(delivery)) this.#sender.send({ subject: delivery.reply, body: "+ACK" });
+    await Promise.all([...awaited].map(({ reply }) => this.#request(reply, "+ACK")));
     return groups.map(() => ({ answer: undefined }));
   }
 
@@ -334,6 +344,7 @@ export class JetStreamPort implements Port {
   #from(stream: StreamName): ReadingFrom {
     return {
       connection: this.#connection,
+      receiver: this.#receiver,
       stream: this.#name(stream),
       directSubject: `${this.#api}.DIRECT.GET.${this.#name(stream)}`,
       newInbox: () => this.#nats.createInbox(this.#inboxPrefix),
@@ -349,22 +360,20 @@ export class JetStreamPort implements Port {
 
   /** Sends the last message of a batch, which stores all of it. */
   #commit(message: OutgoingMessage, place: string): Promise<Publication> {
-    const { subject, body } = message;
     return new Promise((resolve, reject) => {
-      const answered = (answer: Msg) => {
+      const answered = (answer: Incoming) => {
         const publication = this.#publication(answer);
         if (publication.outcome === "fault") reject(publication.error);
         else resolve(publication);
       };
       const failed = (error: Error) => reject(thrownFault(error, this.#url));
-      const headers = headersOf(message, place);
-      this.#requests.send([{ subject, body, headers }], { answered, failed });
+      this.#requests.send([message], { answered, failed }, place);
     });
   }
 
   /** What the server says of a message that it was to store. */
-  #publication(message: Msg): EachPublication {
-    const position = storedPosition(message.data);
+  #publication(message: Incoming): EachPublication {
+    const position = storedPosition(message);
     if (position !== null) return { outcome: "stored", seq: position };
     try {
       const { seq, error } = message.json<Answer>();
@@ -396,7 +405,7 @@ export class JetStreamPort implements Port {
     }
   }
 
-  async #request(subject: string, body = ""): Promise<Msg> {
+  async #request(subject: string, body = ""): Promise<Incoming> {
     try {
       return await this.#requests.ask(subject, body);
     } catch (error) {
@@ -405,27 +414,19 @@ export class JetStreamPort implements Port {
   }
 }
 
-/** The headers of a message, and those that one in a batch has besides. */
-function headersOf({ headers, expect }: OutgoingMessage, more = ""): string {
-  let text = "NATS/1.0\r\n";
-  for (const name in headers) text += `${name}: ${headers[name]}\r\n`;
-  if (expect !== undefined)
-    text += `Nats-Expected-Last-Subject-Sequence: ${expect.seq}\r\nNats-Expected-Last-Subject-Sequence-Subject: ${expect.filter}\r\n`;
-  return `${text}${more}\r\n`;
-}
-
 /** The position in the usual answer to a message, which ends with it; `null` where the answer says something else. */
-function storedPosition(answer: Uint8Array): number | null {
-  let at = answer.length - 2;
-  if (answer[at + 1] !== braceCode) return null;
+function storedPosition({ bytes, dataAt, dataEnd }: Incoming): number | null {
+  let at = dataEnd - 2;
+  if (bytes[at + 1] !== braceCode) return null;
   let seq = 0;
-  for (let unit = 1; at >= 0; at--, unit *= 10) {
-    const digit = (answer[at] ?? 0) - zeroCode;
+  for (let unit = 1; at >= dataAt; at--, unit *= 10) {
+    const digit = (bytes[at] ?? 0) - zeroCode;
     if (digit < 0 || digit > 9) break;
     seq += digit * unit;
   }
+  if (at - positionEnding.length < dataAt) return null;
   for (let index = positionEnding.length - 1; index >= 0; index--, at--)
-    if (answer[at] !== positionEnding[index]) return null;
+    if (bytes[at] !== positionEnding[index]) return null;
   return seq === 0 ? null : seq;
 }
 
@@ -433,12 +434,12 @@ const positionEnding = Buffer.from(',"seq":');
 const braceCode = "}".charCodeAt(0);
 const zeroCode = "0".charCodeAt(0);
 
-/** What the reply subjects of one consumer's deliveries have in common. */
+/** What the reply subjects of one consumer's deliveries begin with, and no others. */
 function consumerOf({ reply }: Acknowledgeable): string {
   let end = -1;
   for (let token = 0; token < consumerTokens; token++) {
     end = reply.indexOf(".", end + 1);
     if (end < 0) return reply;
   }
-  return reply.slice(0, end);
+  return reply.slice(0, end + 1);
 }

@@ -9,7 +9,7 @@ import { advancesVersion } from "../../core/transitions.js";
 import { type BatchAnswer, Batcher } from "../batching.js";
 import { StoreBusy, StoreUnavailable } from "../errors.js";
 import { eventOf } from "../event-text.js";
-import { foldMessages, type LoggedJob, noJob } from "./entry.js";
+import { foldMessages, type LoggedJob, noJob, type ReadJob } from "./entry.js";
 import type { HeldJob } from "./held.js";
 import { Pace } from "./pace.js";
 import type { EachPublication, OutgoingMessage, Port, Publication } from "./port.js";
@@ -47,6 +47,7 @@ export class Log {
   readonly #pace: Pace;
   /** What was asked for in this turn. */
   #asked: Asked[] = [];
+  #sent = 0;
   /** Whether an event and what follows from it are stored together or not at all. */
   readonly isAtomic: boolean;
 
@@ -73,8 +74,13 @@ export class Log {
     return this.#batcher.waiting;
   }
 
+  /** How many events this process has sent so far. */
+  get sent(): number {
+    return this.#sent;
+  }
+
   /** A job as its log tells it now. */
-  async load(id: string): Promise<LoggedJob> {
+  async load(id: string): Promise<ReadJob> {
     const messages = await this.#port.read("jobs", this.#subjects.logFilter(id));
     return messages.length === 0 ? noJob : foldMessages(this.#subjects.prefix, messages);
   }
@@ -134,6 +140,7 @@ export class Log {
     this.#asked = [];
     let count = 0;
     for (const { items } of asked) count += items.length;
+    this.#sent += count;
     if (this.#batcher.waiting > 0 || !this.#pace.goesAlone(count)) {
       for (const { items, tell } of asked) void this.#sendTogether(items).then(tell);
       return;

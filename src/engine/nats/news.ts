@@ -39,7 +39,12 @@ export function holds(one: Where, other: Where): boolean {
 
 /** What came since somebody last asked. */
 export class News {
-  #where: Where = null;
+  #where: Where;
+
+  /** At first anything may have come, unless whoever asks knows better. */
+  constructor(where: Where = null) {
+    this.#where = where;
+  }
 
   /** A hint came. */
   add(where: Where): void {
@@ -57,7 +62,8 @@ export class News {
   }
 }
 
-const none: ReadonlySet<string> = new Set();
+/** No news. */
+export const none: ReadonlySet<string> = new Set();
 
 /** The most names that are remembered. */
 const rememberedMax = 256;

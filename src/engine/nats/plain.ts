@@ -24,6 +24,9 @@ export interface PlainContext {
   readonly hint: (topic: WakeTopic, service: string, where?: Where) => void;
 }
 
+/** What a hint at ends says where nothing else than plain jobs has ended. */
+const plainEnds: Where = new Set(["plain"]);
+
 /** Changes of one call that are plain, each with its place in the call. */
 export class PlainChanges {
   readonly #context: PlainContext;
@@ -84,7 +87,7 @@ export class PlainChanges {
   #letGo({ event, expect }: Change, done: Acknowledgeable[]): void {
     const { held, hint } = this.#context;
     if (event.name === "created" || expect.token === undefined) return;
-    hint("ended", event.service);
+    hint("ended", event.service, plainEnds);
     const delivery = held.take(event.jobId, expect.token);
     if (delivery) done.push(delivery);
   }

@@ -38,7 +38,7 @@ export interface Acknowledgeable {
 }
 
 /** A message that a consumer gave out and that waits to be acknowledged. */
-export interface Delivery extends StoredMessage, Acknowledgeable {
+export interface Delivery extends Omit<StoredMessage, "header">, Acknowledgeable {
   readonly isRedelivery: boolean;
 }
 

@@ -4,11 +4,11 @@
  */
 import type { EventName } from "../../core/event.js";
 import { isEnded, type Job } from "../../core/job.js";
-import type { Clock } from "../clock.js";
+import { type Clock, systemClock } from "../clock.js";
 import type { DueAsk, DueJob } from "../engine.js";
 import { StoreBusy } from "../errors.js";
 import type { RenewedLease } from "../projection/entry.js";
-import { appliedMax, type PackedEvents, Packer } from "../projection/packed.js";
+import { type PackedEvents, Packer } from "../projection/packed.js";
 import { leadMs, type Projection, type ProjectionStatus } from "../projection/projection.js";
 import {
   type KeyRow,
@@ -24,15 +24,14 @@ import { leaseUntilOf } from "./entry.js";
 import type { Keys } from "./keys.js";
 import { renewalsOf } from "./leases.js";
 import type { Log } from "./log.js";
+import type { News } from "./news.js";
 import type { Port } from "./port.js";
 import type { Records } from "./records.js";
 import type { Subjects } from "./subjects.js";
+import { ViewRest } from "./view-rest.js";
 
 /** How long a question waits for the projection to catch up. */
 const patienceMs = 30_000;
-
-/** How long events may gather while more come and nobody of this process waits for them. */
-const lingerMs = 100;
 
 /** Whoever does not lead looks this often whether it may. */
 const lookMs = leadMs / 3;
@@ -48,6 +47,8 @@ export interface ReadModelOptions {
   readonly clock: Clock;
   /** Is told of records as they change, and up to which position, from when the projection is open. */
   readonly observe: (records: readonly StoredRecord[], seq: number) => void;
+  /** What hints have told of jobs that ended: nothing is known of who waited for them, unless they were plain. */
+  readonly endNews: News;
   /** Opens the projection, when it is first needed. */
   readonly open: () => Promise<Projection>;
 }
@@ -61,12 +62,14 @@ export class ReadModel {
   /** Ends the reading of the log that is under way, after which it begins anew where the projection is. */
   #lead: AbortController | null = null;
   #applied = 0;
-  /** How many wait for the projection to catch up, and the way to have it go on at once. */
-  #waiters = 0;
-  #hurry = () => {};
+  /** The time is real, as the server is that sends the events. */
+  readonly #rests: ViewRest;
+  /** The services of which the view held jobs that wait for others when it was last looked at for them. */
+  readonly #hasBlocked = new Map<string, boolean>();
 
   constructor(options: ReadModelOptions) {
     this.#options = options;
+    this.#rests = new ViewRest({ clock: systemClock, stored: () => options.log.sent });
   }
 
   /** Asks, no older than the log is now. */
@@ -115,9 +118,20 @@ export class ReadModel {
     }
   }
 
-  /** Jobs whose time has come. */
+  /** Jobs whose time has come, as the view knows them that the keeper looks at. */
   async due(ask: DueAsk, limit: number): Promise<readonly DueJob[]> {
-    return (await this.caughtUp()).due(ask, limit);
+    if (ask.kind !== "blocked") return (await this.forKeeper(false)).due(ask, limit);
+    const { service } = ask;
+    const isTold = this.#options.endNews.take() === null;
+    const projection = await this.forKeeper(isTold || this.#hasBlocked.get(service) === true);
+    if (!this.#rests.isOn || !this.#hasBlocked.has(service))
+      this.#hasBlocked.set(service, await this.#holdsBlocked(projection, service));
+    return projection.due(ask, limit);
+  }
+
+  async #holdsBlocked(projection: Projection, service: string): Promise<boolean> {
+    const filter = { service, state: ["blocked" as const] };
+    return (await projection.query("counts", { filter })).some(({ count }) => count > 0);
   }
 
   /** The job that a chain has come to. */
@@ -145,45 +159,65 @@ export class ReadModel {
 
   /** The projection, when it has everything that is in the log now. */
   async caughtUp(): Promise<Projection> {
-    const { port, subjects, url, clock } = this.#options;
     const projection = await this.#opened();
-    const head = (await port.last("jobs", subjects.headFilter()))?.seq ?? 0;
+    if (!projection.leads) this.#askForView();
+    await this.#rests.awake(() => this.#catchUp(projection));
+    return projection;
+  }
+
+  /**
+   * The projection as the keeper needs it: up to date, or as it is while it rests. What the keeper finds is a hint and the
+   * log decides, so that an old view makes it late and never wrong; where it was told of something it insists.
+   */
+  async forKeeper(isTold: boolean): Promise<Projection> {
+    const projection = await this.#opened();
+    if (isTold || !projection.leads) return this.caughtUp();
+    if (this.#rests.isOn) return projection;
+    this.#rests.nudge();
+    await this.#catchUp(projection, this.#rests.begins);
+    return projection;
+  }
+
+  /** Waits until the projection has everything that is in the log now, or until that is enough. */
+  async #catchUp(projection: Projection, enough?: AbortSignal): Promise<void> {
+    const { url, clock } = this.#options;
+    const head = await this.#head();
     const patience = new AbortController();
     const callOff = clock.after(patienceMs, () => patience.abort());
-    const signal = AbortSignal.any([this.#stop.signal, patience.signal]);
-    const isThere = await this.#reached(projection, head, signal).finally(callOff);
-    if (isThere) return projection;
+    const signals = [this.#stop.signal, patience.signal, ...(enough ? [enough] : [])];
+    const reached = projection.reached(head, AbortSignal.any(signals));
+    const isThere = await reached.finally(callOff);
+    if (isThere || enough?.aborted) return;
     const lag = head - (await projection.position());
     const message = `The read model is ${lag} events behind the log and does not catch up. Check that a process with the projection runs and keeps up.`;
     throw new StoreBusy({ url, message });
   }
 
-  /** Waits until the projection has come to a position, and lets nothing linger meanwhile. */
-  async #reached(projection: Projection, head: number, signal: AbortSignal): Promise<boolean> {
-    this.#waiters += 1;
-    this.#hurry();
-    try {
-      return await projection.reached(head, signal);
-    } finally {
-      this.#waiters -= 1;
-    }
+  async #head(): Promise<number> {
+    const { port, subjects } = this.#options;
+    return (await port.last("jobs", subjects.headFilter()))?.seq ?? 0;
+  }
+
+  /** Whoever applies the log may rest, and hears that somebody waits. */
+  #askForView(): void {
+    const { port, subjects } = this.#options;
+    port.hint(subjects.viewHint(), "");
   }
 
   /** How the projection stands against the log. */
   async status(): Promise<ProjectionStatus> {
-    const { port, subjects } = this.#options;
     const projection = await this.#opened();
-    return projection.status((await port.last("jobs", subjects.headFilter()))?.seq ?? 0);
+    return projection.status(await this.#head());
   }
 
   /** Makes the view anew from the log; resolves when it has come to where the log is now. */
   async rebuild(): Promise<void> {
-    const { port, subjects } = this.#options;
     const projection = await this.#opened();
     await projection.clear();
     this.#lead?.abort();
-    const head = (await port.last("jobs", subjects.headFilter()))?.seq ?? 0;
-    await this.#reached(projection, head, this.#stop.signal);
+    this.#askForView();
+    const head = await this.#head();
+    await this.#rests.awake(() => projection.reached(head, this.#stop.signal));
   }
 
   async close(): Promise<void> {
@@ -194,7 +228,10 @@ export class ReadModel {
 
   #opened(): Promise<Projection> {
     if (this.#projection === null) {
-      const opening = this.#options.open();
+      const opening = this.#options.open().then(async (projection) => {
+        await this.#leads(projection);
+        return projection;
+      });
       this.#projection = opening;
       opening.then(
         (projection) => {
@@ -213,6 +250,9 @@ export class ReadModel {
 
   /** Applies the log while this process leads. */
   async #project(projection: Projection): Promise<void> {
+    const { port, subjects } = this.#options;
+    const hearNoMore = port.onHint(subjects.viewHint(), () => void this.#wanted(projection));
+    this.#stop.signal.addEventListener("abort", hearNoMore);
     while (!this.#stop.signal.aborted) {
       if (!(await this.#leads(projection))) {
         await this.#pause();
@@ -230,7 +270,8 @@ export class ReadModel {
           this.#applied = position;
           // Somebody has cleared the projection: the log is read again from there.
           if (position < packed.last) break;
-          if (packed.count < appliedMax) await this.#linger(signal);
+          // Where a test's own port stands for a server, nothing rests.
+          if (packed.behind !== undefined) await this.#rests.rest(packed.behind, signal);
         }
       } catch {
         // The database is away. The log is not, so that nothing is lost by waiting.
@@ -257,24 +298,10 @@ export class ReadModel {
     }
   }
 
-  /**
-   * Lets events gather, unless somebody waits for them: what begins and ends within one transaction is written once.
-   * Events that come after a pause are applied at once. The time is real, as the server is that sends the events; where a
-   * test's own port stands for it, nothing lingers.
-   */
-  #linger(signal: AbortSignal): Promise<void> {
-    if (this.#waiters > 0 || !this.#options.port.feed) return Promise.resolve();
-    return new Promise((resolve) => {
-      const done = () => {
-        clearTimeout(timer);
-        signal.removeEventListener("abort", done);
-        this.#hurry = () => {};
-        resolve();
-      };
-      const timer = setTimeout(done, lingerMs);
-      signal.addEventListener("abort", done);
-      this.#hurry = done;
-    });
+  /** Somebody waits for the view, and may have cleared it: then the log is read again from there. */
+  async #wanted(projection: Projection): Promise<void> {
+    this.#rests.wake();
+    if (await this.#wasCleared(projection)) this.#lead?.abort();
   }
 
   /** A database that is away for a while costs nothing but time. */
@@ -284,9 +311,12 @@ export class ReadModel {
 
   /** Whether this process still leads, and nobody has cleared the projection meanwhile. */
   async #isInPlace(projection: Projection): Promise<boolean> {
-    if (!(await this.#leads(projection))) return false;
+    return (await this.#leads(projection)) && !(await this.#wasCleared(projection));
+  }
+
+  async #wasCleared(projection: Projection): Promise<boolean> {
     const applied = this.#applied;
-    return (await projection.position().catch(() => applied)) >= applied;
+    return (await projection.position().catch(() => applied)) < applied;
   }
 
   #keepLead(projection: Projection, lead: AbortController): () => void {

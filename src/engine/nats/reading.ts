@@ -2,16 +2,19 @@
  * Reading a stream by consumers that live no longer than the reading: all that is there now, or that and what comes.
  * They push to an inbox, so that reading takes one request, whose subject names the filter and can be permitted.
  */
-import type { Msg, NatsConnection, Subscription } from "@nats-io/transport-node";
+import type { NatsConnection } from "@nats-io/transport-node";
 import type { EventName } from "../../core/event.js";
 import { appliedMax, type PackedEvents, Packer } from "../projection/packed.js";
 import { leaseHeader } from "./entry.js";
+import type { Incoming } from "./incoming.js";
 import type { StoredMessage } from "./port.js";
-import { bytesAround, type RawHeaders, rawHeaders, statusOf } from "./raw-headers.js";
+import { firstHeader, HeaderLines, HeaderName, hasHeader, statusOf } from "./raw-headers.js";
+import type { Listening, Receiver } from "./receiving.js";
 
 /** Where is read from. */
 export interface ReadingFrom {
   readonly connection: NatsConnection;
+  readonly receiver: Receiver;
   readonly stream: string;
   /** Where a direct get of many messages is asked for. */
   readonly directSubject: string;
@@ -67,6 +70,9 @@ const notFound = 404;
 /** The status of a request that nobody was there to answer. */
 const nobodyThere = 503;
 
+/** Where a server says how many messages of a direct get are left. */
+const pendingHeader = new HeaderName("Nats-Num-Pending");
+
 /** What a direct get of many messages gave; `null` if the server refuses to give so many. */
 type DirectAnswer = {
   readonly messages: readonly StoredMessage[];
@@ -109,21 +115,21 @@ function getDirect(from: ReadingFrom, request: object): Promise<DirectAnswer> {
     const giveUp = () => finish(() => reject(timeout()));
     const timer = setTimeout(giveUp, stallMs);
     const forget = from.onLost(giveUp);
-    const subscription = from.connection.subscribe(inbox, {
-      callback: (error, message) => {
-        if (error) return finish(() => reject(error));
-        // What the server itself says has no body, and reading headers is dear.
-        const code = message.data.length === 0 ? (statusOf(message) ?? 0) : 0;
-        timer.refresh();
-        if (code === endOfBatch) {
-          const pending = Number(message.headers?.get("Nats-Num-Pending") ?? 0);
-          finish(() => resolve({ messages, pending }));
-        } else if (code === notFound) finish(() => resolve({ messages, pending: 0 }));
-        else if (code === nobodyThere) finish(() => reject(noResponders()));
-        else if (code > 0) finish(() => resolve(null));
-        else messages.push(directMessage(message));
-      },
-    });
+    const heard = (message: Incoming) => {
+      // What the server itself says has no body, and reading headers is dear.
+      const code = message.hasData ? 0 : (statusOf(message) ?? 0);
+      timer.refresh();
+      if (code === endOfBatch) {
+        const pending = Number(firstHeader(message, pendingHeader) ?? 0);
+        finish(() => resolve({ messages, pending }));
+      } else if (code === notFound) finish(() => resolve({ messages, pending: 0 }));
+      else if (code === nobodyThere) finish(() => reject(noResponders()));
+      else if (code > 0) finish(() => resolve(null));
+      else messages.push(directMessage(message));
+    };
+    const subscription = from.receiver.subscribe(inbox, heard, (error) =>
+      finish(() => reject(error)),
+    );
     from.connection.publish(from.directSubject, JSON.stringify(request), { reply: inbox });
   });
 }
@@ -142,17 +148,14 @@ export async function readAll(
   finished.catch(() => {});
   let timer: NodeJS.Timeout | undefined;
   const forget = from.onLost(() => finish(timeout()));
-  const subscription = from.connection.subscribe(inbox, {
-    callback: (error, message) => {
-      if (error) return finish(error);
-      const { data } = message;
-      if (data.length === 0 && statusOf(message)) return;
-      const { seq, pending } = placeOf(message.reply ?? "");
-      messages.push(storedMessage(message, data, seq));
-      timer?.refresh();
-      if (pending === 0) finish();
-    },
-  });
+  const heard = (message: Incoming) => {
+    if (!message.hasData && statusOf(message)) return;
+    const { seq, pending } = placeOf(message);
+    messages.push(storedMessage(message, seq));
+    timer?.refresh();
+    if (pending === 0) finish();
+  };
+  const subscription = from.receiver.subscribe(inbox, heard, finish);
   try {
     const count = await consumerOf(from, filter, inbox, { deliver_policy: "all" });
     if (count === 0) return [];
@@ -185,8 +188,8 @@ function named(name: string, message: string): Error {
 interface Gathering<Batch> {
   /** How many wait. */
   readonly count: number;
-  /** Takes a message with the data that it gave: it makes a view of them each time. */
-  add(message: Msg, data: Uint8Array, seq: number): void;
+  /** Takes a message, and how many the server has behind it. */
+  add(message: Incoming, seq: number, pending: number): void;
   /** Takes the oldest; `null` when there are none. */
   take(): { readonly batch: Batch; readonly last: number } | null;
 }
@@ -199,8 +202,8 @@ export class Messages implements Gathering<readonly StoredMessage[]> {
     return this.#waiting.length;
   }
 
-  add(message: Msg, data: Uint8Array, seq: number): void {
-    this.#waiting.push(storedMessage(message, data, seq));
+  add(message: Incoming, seq: number): void {
+    this.#waiting.push(storedMessage(message, seq));
   }
 
   take() {
@@ -213,26 +216,30 @@ export class Messages implements Gathering<readonly StoredMessage[]> {
 /** Gathers events as the bytes that they are, for whoever applies them elsewhere. */
 export class Packs implements Gathering<PackedEvents> {
   readonly #packer = new Packer();
+  #pending = 0;
 
   get count(): number {
     return this.#packer.count;
   }
 
-  add(message: Msg, data: Uint8Array, seq: number): void {
+  add(message: Incoming, seq: number, pending: number): void {
     const { subject } = message;
-    const headers = rawHeaders(message, data);
+    this.#pending = pending;
     const isStart = subject.endsWith(startedEnding);
-    const leaseUntil = isStart ? Number(headers.first(leaseHeader) ?? 0) : undefined;
-    this.#packer.add(seq, subject, isAnswer(headers) ? noBytes : data, leaseUntil);
+    const leaseUntil = isStart ? Number(firstHeader(message, leaseName) ?? 0) : undefined;
+    this.#packer.add(seq, subject, isAnswer(message) ? noBytes : message.data, leaseUntil);
   }
 
   take() {
     const batch = this.#packer.take();
-    return batch && { batch, last: batch.last };
+    if (batch === null) return null;
+    const behind = this.#packer.count + this.#pending;
+    return { batch: { ...batch, behind }, last: batch.last };
   }
 }
 
 const noBytes = new Uint8Array();
+const leaseName = new HeaderName(leaseHeader);
 const startedEnding = ".started" satisfies `.${EventName}`;
 
 /** Messages under a filter after a position, then live. A reader that loses its place begins anew where it was. */
@@ -289,8 +296,10 @@ class Run<Batch> {
   #isOver = false;
   /** Where the server wants to hear that it may send more. */
   readonly #asked = new Set<string>();
-  #subscription: Subscription | null = null;
+  #subscription: Listening | null = null;
   #timer: NodeJS.Timeout | undefined;
+  /** How many looks in a row have found that nothing came, not even a sign of life. */
+  #missed = 0;
 
   constructor(from: ReadingFrom, signal: AbortSignal, gathering: Gathering<Batch>) {
     this.#from = from;
@@ -301,10 +310,10 @@ class Run<Batch> {
 
   async start(filter: string, seq: number): Promise<void> {
     const inbox = this.#from.newInbox();
-    this.#subscription = this.#from.connection.subscribe(inbox, {
-      callback: (error, message) => (error ? this.#end() : this.#take(message)),
-    });
-    this.#timer = setTimeout(this.#end, heartbeatMs * missedMax);
+    const heard = (message: Incoming) => this.#take(message);
+    this.#subscription = this.#from.receiver.subscribe(inbox, heard, this.#end);
+    // A timer that begins anew with each message would cost more than the message.
+    this.#timer = setInterval(() => this.#look(), heartbeatMs);
     this.#timer.unref();
     await consumerOf(this.#from, filter, inbox, {
       deliver_policy: "by_start_sequence",
@@ -329,42 +338,54 @@ class Run<Batch> {
 
   stop(): void {
     this.#end();
-    clearTimeout(this.#timer);
+    clearInterval(this.#timer);
     this.#signal.removeEventListener("abort", this.#end);
     this.#subscription?.unsubscribe();
   }
 
   readonly #end = () => {
     this.#isOver = true;
-    this.#wake?.();
+    this.#tell();
   };
 
-  #take(message: Msg): void {
+  /** Wakes whoever waits, once: what was resolved already costs more to resolve again than a message. */
+  #tell(): void {
+    const wake = this.#wake;
+    if (wake === null) return;
+    this.#wake = null;
+    wake();
+  }
+
+  #look(): void {
+    this.#missed += 1;
+    if (this.#missed > missedMax) this.#end();
+  }
+
+  #take(message: Incoming): void {
     if (this.#isOver) return;
-    this.#timer?.refresh();
-    const { data } = message;
+    this.#missed = 0;
     // Events have bodies, and what the server itself says has none; reading headers is dear.
-    if (data.length === 0 && statusOf(message) === noMessage) {
+    if (!message.hasData && statusOf(message) === noMessage) {
       this.#control(message);
       return;
     }
-    const { seq, consumerSeq } = placeOf(message.reply ?? "");
+    const { seq, consumerSeq, pending } = placeOf(message);
     // A gap: the server sent what never came. Whatever came before it counts.
     if (consumerSeq !== this.#expected) {
       this.#end();
       return;
     }
     this.#expected += 1;
-    this.#gathering.add(message, data, seq);
-    this.#wake?.();
+    this.#gathering.add(message, seq, pending);
+    this.#tell();
   }
 
   /** A sign of life, which tells how much was sent, or a question whether the reader keeps up. */
-  #control(message: Msg): void {
-    if (message.reply) this.#asked.add(message.reply);
-    const sent = message.headers?.get("Nats-Last-Consumer");
+  #control(message: Incoming): void {
+    if (message.hasReply) this.#asked.add(message.reply);
+    const sent = firstHeader(message, sentHeader);
     if (sent && Number(sent) >= this.#expected) this.#end();
-    const stalled = message.headers?.get("Nats-Consumer-Stalled");
+    const stalled = firstHeader(message, stalledHeader);
     if (stalled) this.#asked.add(stalled);
     if (this.#gathering.count < waitingMax) this.#goOn();
   }
@@ -375,6 +396,10 @@ class Run<Batch> {
     this.#asked.clear();
   }
 }
+
+/** Where a sign of life tells how much was sent, and where to say that more may come. */
+const sentHeader = new HeaderName("Nats-Last-Consumer");
+const stalledHeader = new HeaderName("Nats-Consumer-Stalled");
 
 /** What the reply subject of a message tells of its place. */
 export interface MessagePlace {
@@ -389,14 +414,14 @@ const shortReply = 9;
 const shortFrom = 4;
 const longFrom = 6;
 
-/** Reads a reply subject. Every message has one, and so it is read digit by digit. */
-export function placeOf(reply: string): MessagePlace {
+/** Reads the reply subject of a message. Every message has one, and so it is read digit by digit. */
+export function placeOf({ bytes, replyAt, replyEnd }: Incoming): MessagePlace {
   let tokens = 1;
-  for (let at = reply.indexOf("."); at >= 0; at = reply.indexOf(".", at + 1)) tokens += 1;
-  const from = tokens === shortReply ? shortFrom : longFrom;
+  for (let at = replyAt; at < replyEnd; at++) if (bytes[at] === dotCode) tokens += 1;
   const place = { delivered: 0, seq: 0, consumerSeq: 0, pending: 0 };
-  for (let at = 0, token = -from; at < reply.length; at++) {
-    const code = reply.charCodeAt(at);
+  let token = tokens === shortReply ? -shortFrom : -longFrom;
+  for (let at = replyAt; at < replyEnd; at++) {
+    const code = bytes[at] ?? 0;
     const digit = code - zeroCode;
     if (code === dotCode) token += 1;
     else if (token === 0) place.delivered = place.delivered * 10 + digit;
@@ -415,20 +440,21 @@ const zeroCode = "0".charCodeAt(0);
  * so that the first that is added is no line of its own; never all of them.
  */
 const answerHeaders = ["Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-Time-Stamp"] as const;
+const answerNames = answerHeaders.map((name) => new HeaderName(name));
 
 /** A message that was read. Of a header that is there more than once, one counts. */
-export class ReadMessage implements StoredMessage {
+class ReadMessage implements StoredMessage {
   readonly subject: string;
   readonly seq: number;
   readonly body: string;
-  readonly #headers: RawHeaders;
+  readonly #headers: HeaderLines;
   readonly #counts: "first" | "last";
 
   constructor(
     subject: string,
     seq: number,
     body: string,
-    headers: RawHeaders,
+    headers: HeaderLines,
     counts: "first" | "last",
   ) {
     this.subject = subject;
@@ -444,35 +470,28 @@ export class ReadMessage implements StoredMessage {
 }
 
 /** The message that a direct get gave. */
-export function directMessage(message: Msg): StoredMessage {
-  const { data } = message;
-  const headers = rawHeaders(message, data);
+export function directMessage(message: Incoming): StoredMessage {
+  const headers = new HeaderLines(message.headers);
   const isAnswer = answerHeaders.some((name) => headers.count(name) > 1);
   const subject = headers.last("Nats-Subject") ?? "";
   const seq = Number(headers.last("Nats-Sequence") ?? 0);
-  return new ReadMessage(subject, seq, isAnswer ? "" : textOf(data), headers, "last");
+  return new ReadMessage(subject, seq, isAnswer ? "" : message.text, headers, "last");
 }
 
 /** A message that a consumer sent, as the engine sees it. */
-function storedMessage(message: Msg, data: Uint8Array, seq: number): StoredMessage {
-  const headers = rawHeaders(message, data);
-  return new ReadMessage(message.subject, seq, deliveredText(data, headers), headers, "first");
+function storedMessage(message: Incoming, seq: number): StoredMessage {
+  const headers = new HeaderLines(message.headers);
+  return new ReadMessage(message.subject, seq, deliveredText(message), headers, "first");
 }
 
 /**
  * The text of a message that a consumer sent. A server sends its answers wherever a user wants them, also where that user
  * may not publish; one that was stored is nobody's word and is read as empty.
  */
-export function deliveredText(data: Uint8Array, headers: RawHeaders): string {
-  return isAnswer(headers) ? "" : textOf(data);
+export function deliveredText(message: Incoming): string {
+  return isAnswer(message) ? "" : message.text;
 }
 
-function isAnswer(headers: RawHeaders): boolean {
-  return headers.hasAny(answerHeaders);
-}
-
-/** Most bodies are plain, and then this is the fastest way to read them. */
-function textOf(data: Uint8Array): string {
-  const { byteOffset, length } = data;
-  return bytesAround(data).toString("utf8", byteOffset, byteOffset + length);
+function isAnswer(message: Incoming): boolean {
+  return hasHeader(message, answerNames);
 }

@@ -9,7 +9,7 @@ import { isEnded, type Job } from "../../core/job.js";
 import type { Change } from "../engine.js";
 import type { StoredRecord } from "../record.js";
 import type { CapPlace } from "./caps.js";
-import type { LoggedJob } from "./entry.js";
+import type { ReadJob } from "./entry.js";
 import { followUpOf, followUpPrefix, forgetFollowUp } from "./follow-ups.js";
 import { type HeldDeleted, heldRecordId } from "./held-deleted.js";
 import { isCurrent, type KeyMember, type KeyState, withHeld, withoutMember } from "./key-state.js";
@@ -113,7 +113,7 @@ export class Repair {
     }
   }
 
-  async #examineMember(state: KeyState, member: KeyMember, logged: LoggedJob): Promise<void> {
+  async #examineMember(state: KeyState, member: KeyMember, logged: ReadJob): Promise<void> {
     const { keys } = this.#context;
     const { job } = logged;
     const under = keyOf(state);
@@ -164,7 +164,7 @@ export class Repair {
   async #isGivenUp(
     service: string,
     { id, since }: Pick<KeyMember, "id" | "since">,
-    logged: LoggedJob,
+    logged: ReadJob,
   ): Promise<boolean> {
     const { records, now } = this.#context;
     if (since + aheadMaxMs > now()) return false;
@@ -176,7 +176,7 @@ export class Repair {
   }
 
   /** Until when the worker of a job that somebody else has ended may still run; `null` if it has let go. */
-  async #workerMayRunUntil(logged: LoggedJob, token: number): Promise<number | null> {
+  async #workerMayRunUntil(logged: ReadJob, token: number): Promise<number | null> {
     const { leases, now } = this.#context;
     const { job, starts, events } = logged;
     const start = starts.get(token);
@@ -187,14 +187,14 @@ export class Repair {
   }
 
   /** Whether a job's newest ticket is still to be acknowledged. Where no consumer is, nothing was. */
-  async #hasTicket(job: Job, { ticketSeq }: LoggedJob): Promise<boolean> {
+  async #hasTicket(job: Job, { ticketSeq }: ReadJob): Promise<boolean> {
     const { port, subjects, now } = this.#context;
     if (job.runAt > now()) return true;
     const floor = await port.acknowledgedUpTo(subjects.consumer(job, priorityLane(job.priority)));
     return ticketSeq > (floor ?? 0);
   }
 
-  #loadAll(places: readonly { readonly id: string }[]): Promise<readonly LoggedJob[]> {
+  #loadAll(places: readonly { readonly id: string }[]): Promise<readonly ReadJob[]> {
     return Promise.all(places.map(({ id }) => this.#context.log.load(id)));
   }
 }

@@ -3,27 +3,22 @@
  * costs more than the request itself when there are thousands of them in a second. Requests of one call share what
  * waits for their answers.
  */
-import type { Msg, NatsConnection, Subscription } from "@nats-io/transport-node";
+import type { NatsConnection } from "@nats-io/transport-node";
+import type { Incoming } from "./incoming.js";
 import { statusOf } from "./raw-headers.js";
-import type { Sender } from "./sending.js";
-
-/** What is sent to be answered. */
-export interface Request {
-  readonly subject: string;
-  readonly body: string;
-  /** The headers as they go over the wire, in printable characters. */
-  readonly headers?: string;
-}
+import type { Listening, Receiver } from "./receiving.js";
+import type { Sender, Sent } from "./sending.js";
 
 /** Is told what became of a request, which is named by its place in the call. */
 export interface Asker {
-  readonly answered: (message: Msg, index: number) => void;
+  /** The answer is gone when this returns. */
+  readonly answered: (message: Incoming, index: number) => void;
   readonly failed: (error: Error, index: number) => void;
 }
 
 /** Requests that wait for their answers. */
 interface Waiting {
-  readonly requests: readonly Request[];
+  readonly requests: readonly Sent[];
   readonly asker: Asker;
   /** Which of them wait no more, and how many still do. */
   readonly isOver: boolean[];
@@ -43,27 +38,35 @@ const noResponders = 503;
 const isAway =
   "it is away, and the store is closed; whether it did what was asked before is not known";
 
-/** What stands between a call and the place of a request in it, and how numbers are written. */
+/** What stands between a call and the place of a request in it. */
 const divider = "-";
-const radix = 36;
+const dividerCode = divider.charCodeAt(0);
+const zeroCode = "0".charCodeAt(0);
 
 /** Asks a server. */
 export class Requests {
   readonly #connection: NatsConnection;
   readonly #sender: Sender;
+  readonly #receiver: Receiver;
   readonly #inbox: string;
-  readonly #waiting = new Map<string, Waiting>();
+  readonly #waiting = new Map<number, Waiting>();
   readonly #losses = new Set<() => void>();
-  #subscription: Subscription | null = null;
+  #subscription: Listening | null = null;
   #timer: NodeJS.Timeout | null = null;
   #count = 0;
   #isAway = false;
   #isHurried = false;
 
-  constructor(connection: NatsConnection, sender: Sender, inbox: string) {
-    this.#connection = connection;
-    this.#sender = sender;
-    this.#inbox = inbox;
+  constructor(options: {
+    readonly connection: NatsConnection;
+    readonly sender: Sender;
+    readonly receiver: Receiver;
+    readonly inbox: string;
+  }) {
+    this.#connection = options.connection;
+    this.#sender = options.sender;
+    this.#receiver = options.receiver;
+    this.#inbox = options.inbox;
     void this.#watch();
   }
 
@@ -75,36 +78,29 @@ export class Requests {
   }
 
   /** Sends a request; gives its answer. What goes wrong is thrown as the library would. */
-  ask(subject: string, body: string): Promise<Msg> {
-    return new Promise((answered, failed) => this.send([{ subject, body }], { answered, failed }));
+  ask(subject: string, body: string): Promise<Incoming> {
+    return new Promise((resolve, failed) => {
+      const answered = (message: Incoming) => resolve(message.kept());
+      this.send([{ subject, body }], { answered, failed });
+    });
   }
 
-  /** Sends requests, and tells of each what was answered, or what went wrong. */
-  send(requests: readonly Request[], asker: Asker): void {
+  /** Sends requests, with more headers if any are given, and tells of each what was answered, or what went wrong. */
+  send(requests: readonly Sent[], asker: Asker, more?: string): void {
     if (this.#isGivenUp) {
       for (let index = 0; index < requests.length; index++)
         asker.failed(named("ConnectionError", isAway), index);
       return;
     }
     this.#listen();
-    const call = (this.#count++).toString(radix);
+    const call = this.#count++;
     const isOver = requests.map(() => false);
     const waiting = { requests, asker, isOver, left: requests.length, looksLeft: looksMax };
     this.#waiting.set(call, waiting);
     const reply = `${this.#inbox}.${call}${divider}`;
-    const failed = (error: Error, index: number) => {
-      if (this.#isFirst(call, waiting, index)) asker.failed(error, index);
-    };
     for (let index = 0; index < requests.length; index++) {
-      const { subject, body, headers } = requests[index] as Request;
-      this.#sender.send({
-        subject,
-        body,
-        reply: reply + index.toString(radix),
-        headers,
-        failed,
-        index,
-      });
+      const error = this.#sender.send(requests[index] as Sent, reply, index, more);
+      if (error !== null && this.#isFirst(call, waiting, index)) asker.failed(error, index);
     }
   }
 
@@ -153,28 +149,34 @@ export class Requests {
       this.#timer = setInterval(() => this.#look(), lookMs);
       this.#timer.unref();
     }
-    this.#subscription ??= this.#connection.subscribe(`${this.#inbox}.*`, {
-      callback: (error, message) => {
-        if (error) this.#failAll(error.name, error.message);
-        else this.#answer(message);
-      },
-    });
+    this.#subscription ??= this.#receiver.subscribe(
+      `${this.#inbox}.*`,
+      (message) => this.#answer(message),
+      ({ name, message }) => this.#failAll(name, message),
+    );
   }
 
-  #answer(message: Msg): void {
-    const { subject } = message;
-    const divided = subject.lastIndexOf(divider);
-    const call = subject.slice(this.#inbox.length + 1, divided);
+  /** The end of an answer's subject tells the call and the place of the request in it. */
+  #answer(message: Incoming): void {
+    const { bytes, subjectAt, subjectEnd } = message;
+    let call = 0;
+    let index = 0;
+    for (let at = subjectAt + this.#inbox.length + 1; at < subjectEnd; at++) {
+      const code = bytes[at] ?? 0;
+      if (code === dividerCode) {
+        call = index;
+        index = 0;
+      } else index = index * 10 + code - zeroCode;
+    }
     const waiting = this.#waiting.get(call);
-    const index = Number.parseInt(subject.slice(divided + 1), radix);
     if (!waiting || !this.#isFirst(call, waiting, index)) return;
-    if (message.data.length === 0 && statusOf(message) === noResponders)
+    if (!message.hasData && statusOf(message) === noResponders)
       waiting.asker.failed(named("NoRespondersError", "Nobody is there to answer."), index);
     else waiting.asker.answered(message, index);
   }
 
   /** Whether nobody has heard of a request yet. */
-  #isFirst(call: string, waiting: Waiting, index: number): boolean {
+  #isFirst(call: number, waiting: Waiting, index: number): boolean {
     if (waiting.isOver[index] !== false) return false;
     waiting.isOver[index] = true;
     waiting.left -= 1;
@@ -203,7 +205,7 @@ export class Requests {
     for (const [call, waiting] of this.#waiting) this.#fail(call, waiting, name, message);
   }
 
-  #fail(call: string, waiting: Waiting, name: string, message: string): void {
+  #fail(call: number, waiting: Waiting, name: string, message: string): void {
     for (let index = 0; index < waiting.requests.length; index++)
       if (this.#isFirst(call, waiting, index)) waiting.asker.failed(named(name, message), index);
   }

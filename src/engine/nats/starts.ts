@@ -4,9 +4,9 @@
  * acknowledged and dropped.
  */
 import { expiredEvent, startedEvent } from "../../core/decide.js";
-import type { EventOf, JobEvent } from "../../core/event.js";
+import type { EventOf } from "../../core/event.js";
 import { evolve } from "../../core/evolve.js";
-import type { Job } from "../../core/job.js";
+import type { Actor, Job } from "../../core/job.js";
 import type { ClaimedJob } from "../engine.js";
 import type { Changes } from "./changes.js";
 import { messageOf, type StartFacts, startedJob } from "./entry.js";
@@ -84,7 +84,7 @@ export class JobStarts {
     if (dropped.length === 0) return;
     for (const { verdict, logged } of dropped)
       if (verdict === "expire" && logged.job) await this.#expire(lane, logged.job);
-    await this.#context.port.acknowledge(dropped.map(({ delivery }) => delivery));
+    await this.#context.port.acknowledge(dropped);
   }
 
   /** Takes places under every cap; who gets none is offered again. */
@@ -108,7 +108,7 @@ export class JobStarts {
       if (passed.length > 0) cap.left = 0;
       for (const candidate of passed) {
         await this.#freePlaces(caps.slice(0, index), candidate);
-        port.giveBack(candidate.delivery);
+        port.giveBack(candidate);
       }
       left = left.filter(({ claim }) => granted.has(claim));
     }
@@ -126,8 +126,9 @@ export class JobStarts {
   /** Stores the starts of jobs as they were found. One that fails does not take the others with it. */
   async #start(lane: StartLane, placed: readonly Placed[]): Promise<readonly ClaimedJob[]> {
     const starts: Start[] = [];
+    const actor = actorOf(lane);
     for (const each of placed) {
-      const start = this.#startOf(lane, each);
+      const start = this.#startOf(lane, actor, each);
       if (start) starts.push(start);
     }
     if (starts.length === 0) return [];
@@ -155,14 +156,13 @@ export class JobStarts {
   }
 
   /** The start of a job as it was found. */
-  #startOf({ caps, leaseMs, worker }: StartLane, placed: Placed): Start | null {
+  #startOf({ caps, leaseMs, worker }: StartLane, actor: Actor, placed: Placed): Start | null {
     const { job, lastSeq } = placed.logged;
     if (job === null) return null;
     const { subjects, held, session, newEventId } = this.#context;
     // A clock may have gone back since the ticket was written; nothing starts before it is due.
     const now = Math.max(this.#context.now(), job.runAt);
-    const origin = { eventId: newEventId(), actor: `worker:${worker}` as JobEvent["actor"] };
-    const event = startedEvent(job, origin, worker, now);
+    const event = startedEvent(job, { eventId: newEventId(), actor }, worker, now);
     const capIds = caps.length === 0 ? noCaps : caps.map(({ id }) => id);
     const sheet = held.enter(session);
     const facts: StartFacts = { leaseUntil: now + leaseMs, sheet, caps: capIds };
@@ -173,11 +173,11 @@ export class JobStarts {
 
   /** Holds a job whose start is stored. */
   #started({ placed, job, event, facts }: Start, seq: number): ClaimedJob {
-    const { delivery, logged } = placed;
+    const { reply, logged } = placed;
     const active = evolve(job, event).job;
     if (active === null) throw new Error(`Job ${job.id} was started and is gone.`);
     const held = {
-      delivery: { reply: delivery.reply },
+      delivery: { reply },
       logged: startedJob(logged, active, seq, facts),
     };
     this.#context.held.set(job.id, active.token, held);
@@ -187,11 +187,10 @@ export class JobStarts {
   /** Something came in between: looks at the job again, and starts it if it still may. */
   async #startAgain(lane: StartLane, placed: Placed): Promise<ClaimedJob | null> {
     const { port } = this.#context;
-    const { delivery } = placed;
     const before = placed.logged.job;
     if (before === null) return null;
     for (let round = 1; round < roundsMax; round++) {
-      const { logged, verdict } = await this.#tickets.again(delivery);
+      const { logged, verdict } = await this.#tickets.again(placed);
       // The places were taken for one token.
       if (verdict === "start" && logged.job?.token === before.token) {
         const claimed = await this.#startOne(lane, { ...placed, logged });
@@ -199,8 +198,8 @@ export class JobStarts {
         continue;
       }
       await this.#freePlaces(lane.caps, placed);
-      if (verdict === "start") port.giveBack(delivery);
-      if (verdict === "drop") await port.acknowledge([delivery]);
+      if (verdict === "start") port.giveBack(placed);
+      if (verdict === "drop") await port.acknowledge([placed]);
       if (verdict === "expire" && logged.job) await this.#expire(lane, logged.job);
       return null;
     }
@@ -209,7 +208,7 @@ export class JobStarts {
 
   /** Stores the start of one job; gives `null` if something came in between. */
   async #startOne(lane: StartLane, placed: Placed): Promise<ClaimedJob | null> {
-    const start = this.#startOf(lane, placed);
+    const start = this.#startOf(lane, actorOf(lane), placed);
     if (!start) return null;
     const { log, held } = this.#context;
     const [publication] = await log.appendEach([start.item]);
@@ -219,9 +218,9 @@ export class JobStarts {
     return null;
   }
 
-  async #expire({ worker }: StartLane, job: Job): Promise<void> {
+  async #expire(lane: StartLane, job: Job): Promise<void> {
     const { changes, now, newEventId } = this.#context;
-    const origin = { eventId: newEventId(), actor: `worker:${worker}` } as const;
+    const origin = { eventId: newEventId(), actor: actorOf(lane) };
     const event = expiredEvent({ ...job, deadline: job.deadline ?? 0 }, origin, now());
     const { service, type, id, version } = job;
     await changes.append({ job: { service, type, id }, expect: { version }, event }, "outside");
@@ -229,6 +228,10 @@ export class JobStarts {
 }
 
 const noCaps: readonly string[] = [];
+
+function actorOf({ worker }: StartLane): Actor {
+  return `worker:${worker}`;
+}
 
 function isToStart({ verdict }: Candidate): boolean {
   return verdict === "start";

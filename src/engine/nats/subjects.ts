@@ -31,6 +31,8 @@ export class Subjects {
   readonly scope: string | undefined;
   /** What the subjects of a type begin with; the last that was asked for, because most come in a row. */
   #head = { service: "", type: "", text: "" };
+  /** What the filters of a service's jobs begin with; the last that was asked for. */
+  #filterHead = { service: "", text: "" };
   /** The name of a consumer; the last that was asked for, because most jobs of a turn are of one lane. */
   #consumer = { service: "", queue: "", type: "", token: "", name: "" };
 
@@ -75,7 +77,9 @@ export class Subjects {
    * so that nothing another service writes under the same id is in the way.
    */
   jobFilter(service: string, id: string): string {
-    return `${this.prefix}.jobs.${tokenOf(service)}.*.${tokenOf(id)}.>`;
+    if (this.#filterHead.service !== service)
+      this.#filterHead = { service, text: `${this.prefix}.jobs.${tokenOf(service)}.*.` };
+    return `${this.#filterHead.text}${tokenOf(id)}.>`;
   }
 
   /** The whole log of a job, with its notes. */
@@ -127,6 +131,11 @@ export class Subjects {
   /** The hints on a topic that may be heard. */
   hintFilter(topic: string): string {
     return `${this.prefix}.hints.${topic}.${this.#scope()}`;
+  }
+
+  /** Where whoever applies the log to the view that is asked hears that somebody waits for it. */
+  viewHint(): string {
+    return this.hint("view", this.scope ?? "_");
   }
 
   #scope(): string {

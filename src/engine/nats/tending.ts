@@ -36,7 +36,8 @@ export interface TendingContext {
   readonly repair: Repair;
   readonly advisories: Advisories;
   readonly now: () => number;
-  readonly projection: () => Promise<Projection>;
+  /** The view; up to date for sure where the keeper was told of something. */
+  readonly projection: (isTold: boolean) => Promise<Projection>;
   readonly news: News;
 }
 
@@ -75,13 +76,13 @@ export class Tending {
     if (isOfWorkers && this.#last && isStill(this.#last, service, now())) return this.#last.next;
     const at = now();
     this.#last = null;
-    const next = await this.#look(service);
+    const next = await this.#look(service, where === null);
     this.#last = { service, at, next };
     return next;
   }
 
-  async #look(service: string): Promise<number | null> {
-    const projection = await this.#context.projection();
+  async #look(service: string, isTold: boolean): Promise<number | null> {
+    const projection = await this.#context.projection(isTold);
     const now = this.#context.now();
     const due = await projection.dueTickets({ service }, now, tendMax + this.#competing.size);
     const fresh = due.filter(({ key, version }) => this.#competing.get(key.id) !== version);

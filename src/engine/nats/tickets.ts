@@ -7,14 +7,15 @@ import type { Job } from "../../core/job.js";
 import { eventOf } from "../event-text.js";
 import { createdJob, type LoggedJob } from "./entry.js";
 import type { EngineParts } from "./parts.js";
-import type { Delivery } from "./port.js";
+import type { Acknowledgeable, Delivery } from "./port.js";
 
 /** What is to be done with a ticket. */
 export type Verdict = "start" | "expire" | "drop" | "leave";
 
-/** A ticket with its job. */
-export interface Candidate {
-  readonly delivery: Delivery;
+/** A ticket with its job. What was delivered is not kept, because it is most of what a job takes while it is started. */
+export interface Candidate extends Acknowledgeable {
+  readonly seq: number;
+  readonly ticket: JobEvent;
   readonly logged: LoggedJob;
   readonly verdict: Verdict;
 }
@@ -41,23 +42,20 @@ export class Tickets {
 
   /** A fresh creation is all there is of its job, unless the start is refused. */
   #look(delivery: Delivery): Look {
-    const event = eventOf(delivery);
-    const isFresh = event.name === "created" && !delivery.isRedelivery;
-    if (!isFresh) return this.#lookIntoLog(delivery, event);
-    const logged = createdJob(event, delivery.seq);
-    const verdict = this.#verdict(delivery.seq, event, logged);
-    if (typeof verdict === "string") return { delivery, logged, verdict };
-    return verdict.then((given) => ({ delivery, logged, verdict: given }));
+    const ticket = eventOf(delivery);
+    const { reply, seq } = delivery;
+    const isFresh = ticket.name === "created" && !delivery.isRedelivery;
+    if (!isFresh) return this.again({ reply, seq, ticket });
+    const logged = createdJob(ticket, seq);
+    const verdict = this.#verdict(seq, ticket, logged);
+    if (typeof verdict === "string") return { reply, seq, ticket, logged, verdict };
+    return verdict.then((given) => ({ reply, seq, ticket, logged, verdict: given }));
   }
 
   /** What a ticket's job has come to by now. */
-  again(delivery: Delivery): Promise<Candidate> {
-    return this.#lookIntoLog(delivery, eventOf(delivery));
-  }
-
-  async #lookIntoLog(delivery: Delivery, event: JobEvent): Promise<Candidate> {
-    const logged = await this.#context.log.load(event.jobId);
-    return { delivery, logged, verdict: await this.#verdict(delivery.seq, event, logged) };
+  async again({ reply, seq, ticket }: Omit<Candidate, "logged" | "verdict">): Promise<Candidate> {
+    const logged = await this.#context.log.load(ticket.jobId);
+    return { reply, seq, ticket, logged, verdict: await this.#verdict(seq, ticket, logged) };
   }
 
   #verdict(seq: number, ticket: JobEvent, logged: LoggedJob): Verdict | Promise<Verdict> {

@@ -13,19 +13,22 @@ interface Hint {
   readonly where: Where;
 }
 
+/** Who is told of the hints on each topic. */
+export type WakeNews = { readonly [Topic in WakeTopic]?: readonly News[] };
+
 /** The hints of a process. */
 export class Wake {
   readonly #port: Port;
   readonly #subjects: Subjects;
   readonly #session: string;
-  /** Are told of every hint at jobs that may be claimed. */
-  readonly #news: readonly News[];
+  /** Are told of every hint on a topic. */
+  readonly #news: WakeNews;
   readonly #listeners = new Map<WakeTopic, Set<() => void>>();
   readonly #stops = new Map<WakeTopic, () => void>();
   /** The hints of this turn, which go out together. */
   readonly #pending = new Map<string, Hint>();
 
-  constructor(port: Port, subjects: Subjects, session: string, news: readonly News[]) {
+  constructor(port: Port, subjects: Subjects, session: string, news: WakeNews) {
     this.#port = port;
     this.#subjects = subjects;
     this.#session = session;
@@ -53,6 +56,11 @@ export class Wake {
     };
   }
 
+  /** Whether anybody listens to hints of a topic. */
+  isHeard(topic: WakeTopic): boolean {
+    return this.#stops.has(topic);
+  }
+
   /** Gives a hint, and says where to look if that is known. */
   hint(topic: WakeTopic, service: string, where: Where = null): void {
     if (this.#pending.size === 0) queueMicrotask(() => this.#send());
@@ -72,7 +80,7 @@ export class Wake {
   }
 
   #ring(topic: WakeTopic, where: Where): void {
-    if (topic === "ready") for (const news of this.#news) news.add(where);
+    for (const news of this.#news[topic] ?? []) news.add(where);
     for (const listener of [...(this.#listeners.get(topic) ?? [])]) listener();
   }
 

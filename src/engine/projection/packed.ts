@@ -17,6 +17,8 @@ export interface PackedEvents {
   readonly count: number;
   /** The position of the last. */
   readonly last: number;
+  /** How many events the log held behind the last when that came, where it is known. */
+  readonly behind?: number;
 }
 
 /** Before each event stand its position, its lease, and how long its subject and its body are. */

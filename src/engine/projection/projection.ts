@@ -74,6 +74,11 @@ export class Projection {
     }
   }
 
+  /** Whether this process leads, as far as it knows. */
+  get leads(): boolean {
+    return this.#leads;
+  }
+
   /** The position of the last event that is applied. */
   position(): Promise<number> {
     this.#looking ??= this.#look().finally(() => {

@@ -1,0 +1,126 @@
+/**
+ * When the view is brought up to date: work goes before it. Whoever stores many events needs the processor for them, and
+ * what begins and ends within one transaction of the view is written once. So events gather for a moment, and for some
+ * seconds while this process is busy, unless somebody asks for the view; then everything is applied at once.
+ */
+import type { Clock } from "../clock.js";
+
+/** How long events gather while nobody waits for them. */
+const lingerMs = 100;
+
+/** How far in time the view may fall behind while this process is busy. */
+export const restMaxMs = 5_000;
+
+/** From so many events on that this process stores in a second it is busy. They are counted over no less time than this. */
+const busyPerSecond = 1_000;
+const countedMs = 50;
+
+/** What a rest depends on. */
+export interface ViewRestOptions {
+  readonly clock: Pick<Clock, "monotonic" | "after">;
+  /** How many events this process has stored so far. */
+  readonly stored: () => number;
+}
+
+/** The rests of a process that applies the log. */
+export class ViewRest {
+  readonly #clock: ViewRestOptions["clock"];
+  readonly #stored: () => number;
+  /** How many wait for the view, and whether somebody elsewhere does. */
+  #waiters = 0;
+  #isWanted = false;
+  /** When the view was last known to have everything. */
+  #freshAt: number;
+  #counted: { at: number; stored: number; isBusy: boolean };
+  #end = () => {};
+  /** Aborts when a rest begins, for those who do not insist on the newest. */
+  #begin = new AbortController();
+  #isOn = false;
+
+  constructor({ clock, stored }: ViewRestOptions) {
+    this.#clock = clock;
+    this.#stored = stored;
+    this.#freshAt = clock.monotonic();
+    this.#counted = { at: this.#freshAt, stored: stored(), isBusy: false };
+  }
+
+  /** Whether the view rests because this process is busy. */
+  get isOn(): boolean {
+    return this.#isOn;
+  }
+
+  /** Aborts when the view begins to rest because this process is busy. */
+  get begins(): AbortSignal {
+    return this.#begin.signal;
+  }
+
+  /** Does something that waits for the view, which does not rest meanwhile. */
+  async awake<Value>(work: () => Promise<Value>): Promise<Value> {
+    this.#waiters += 1;
+    this.#end();
+    try {
+      return await work();
+    } finally {
+      this.#waiters -= 1;
+    }
+  }
+
+  /** Somebody elsewhere waits for the view: it does not rest until it has everything. */
+  wake(): void {
+    this.#isWanted = true;
+    this.#end();
+  }
+
+  /** Nobody has to wait for what gathers for a moment; a rest goes on. */
+  nudge(): void {
+    if (!this.#isOn) this.#end();
+  }
+
+  /** Rests after a transaction, if nothing is against it. The log held `behind` events more when the last of it came. */
+  async rest(behind: number, signal: AbortSignal): Promise<void> {
+    if (behind === 0) {
+      this.#freshAt = this.#clock.monotonic();
+      this.#isWanted = false;
+      await this.#pause(signal);
+    }
+    while (this.#mayRest() && !signal.aborted) {
+      this.#isOn = true;
+      this.#begin.abort();
+      await this.#pause(signal);
+    }
+    if (!this.#isOn) return;
+    this.#isOn = false;
+    this.#begin = new AbortController();
+  }
+
+  #mayRest(): boolean {
+    if (this.#waiters > 0 || this.#isWanted) return false;
+    return this.#clock.monotonic() < this.#freshAt + restMaxMs && this.#isBusy();
+  }
+
+  #isBusy(): boolean {
+    const { at, stored } = this.#counted;
+    const now = this.#clock.monotonic();
+    if (now < at + countedMs) return this.#counted.isBusy;
+    const total = this.#stored();
+    const isBusy = (total - stored) * 1_000 >= busyPerSecond * (now - at);
+    this.#counted = { at: now, stored: total, isBusy };
+    return isBusy;
+  }
+
+  /** Waits for a moment, or until somebody wants the view. */
+  #pause(signal: AbortSignal): Promise<void> {
+    if (this.#waiters > 0 || this.#isWanted || signal.aborted) return Promise.resolve();
+    return new Promise((resolve) => {
+      const done = () => {
+        callOff();
+        signal.removeEventListener("abort", done);
+        this.#end = () => {};
+        resolve();
+      };
+      const callOff = this.#clock.after(lingerMs, done);
+      signal.addEventListener("abort", done);
+      this.#end = done;
+    });
+  }
+}

@@ -1,0 +1,147 @@
+// When the view on JetStream rests: while its process is busy, and never while somebody waits for it.
+import { FakeClock } from "millrace/testing";
+import { describe, expect, it } from "vitest";
+import { restMaxMs, ViewRest } from "#millrace/engine/nats/view-rest.js";
+
+/** A view whose process stores as many events as it is told. */
+function view() {
+  const clock = new FakeClock();
+  const state = { stored: 0, perMs: 0, at: clock.monotonic() };
+  const stored = () => {
+    state.stored += (clock.monotonic() - state.at) * state.perMs;
+    state.at = clock.monotonic();
+    return state.stored;
+  };
+  const rest = new ViewRest({ clock, stored });
+  const stop = new AbortController();
+  /** Rests after a transaction; tells when that is over. */
+  const resting = (behind: number) => {
+    const pause = { isOver: false };
+    void rest.rest(behind, stop.signal).then(() => {
+      pause.isOver = true;
+    });
+    return pause;
+  };
+  const beBusy = async () => {
+    state.perMs = 10;
+    await clock.advance(60);
+  };
+  return { clock, state, rest, resting, beBusy, stop };
+}
+
+describe("a view whose process has little to do", () => {
+  it("lets events gather for a moment when it has all of them", async () => {
+    const { clock, resting, rest } = view();
+    const pause = resting(0);
+    await clock.advance(99);
+    expect(pause.isOver).toBe(false);
+    await clock.advance(1);
+    expect(pause.isOver).toBe(true);
+    expect(rest.isOn).toBe(false);
+  });
+
+  it("goes on at once while it is behind", async () => {
+    const { clock, resting } = view();
+    const pause = resting(5);
+    await clock.advance(0);
+    expect(pause.isOver).toBe(true);
+  });
+
+  it("goes on when the keeper looks", async () => {
+    const { clock, resting, rest } = view();
+    const pause = resting(0);
+    await clock.advance(10);
+    rest.nudge();
+    await clock.advance(0);
+    expect(pause.isOver).toBe(true);
+  });
+});
+
+describe("a view whose process is busy", () => {
+  it("rests, however far it is behind, for some seconds at most", async () => {
+    const { clock, resting, rest, beBusy } = view();
+    await beBusy();
+    const { begins } = rest;
+    const pause = resting(100);
+    await clock.advance(200);
+    expect([pause.isOver, rest.isOn, begins.aborted]).toEqual([false, true, true]);
+    await clock.advance(restMaxMs);
+    expect([pause.isOver, rest.isOn, rest.begins.aborted]).toEqual([true, false, false]);
+  });
+
+  it("applies everything after that, before it rests again", async () => {
+    const { clock, resting, beBusy } = view();
+    await beBusy();
+    await clock.advance(restMaxMs);
+    const behind = resting(100);
+    await clock.advance(0);
+    expect(behind.isOver).toBe(true);
+    const fresh = resting(0);
+    await clock.advance(1_000);
+    expect(fresh.isOver).toBe(false);
+  });
+
+  it("wakes for whoever asks, and stays awake until it was answered", async () => {
+    const { clock, resting, rest, beBusy } = view();
+    await beBusy();
+    const pause = resting(100);
+    await clock.advance(200);
+    let answer = () => {};
+    const asking = rest.awake(
+      () =>
+        new Promise<void>((resolve) => {
+          answer = resolve;
+        }),
+    );
+    await clock.advance(0);
+    const next = resting(50);
+    await clock.advance(0);
+    expect([pause.isOver, next.isOver]).toEqual([true, true]);
+    answer();
+    await asking;
+    const last = resting(50);
+    await clock.advance(200);
+    expect(last.isOver).toBe(false);
+  });
+
+  it("wakes for another process, and stays awake until it has everything", async () => {
+    const { clock, resting, rest, beBusy } = view();
+    await beBusy();
+    const pause = resting(100);
+    await clock.advance(200);
+    rest.wake();
+    await clock.advance(0);
+    const next = resting(50);
+    await clock.advance(0);
+    expect([pause.isOver, next.isOver]).toEqual([true, true]);
+    const fresh = resting(0);
+    await clock.advance(200);
+    expect([fresh.isOver, rest.isOn]).toEqual([false, true]);
+  });
+
+  it("rests on while the keeper looks", async () => {
+    const { clock, resting, rest, beBusy } = view();
+    await beBusy();
+    const pause = resting(100);
+    await clock.advance(200);
+    rest.nudge();
+    await clock.advance(200);
+    expect(pause.isOver).toBe(false);
+  });
+
+  it("goes on when the work is done, and when it is stopped", async () => {
+    const { clock, resting, state, beBusy, stop } = view();
+    await beBusy();
+    const pause = resting(100);
+    await clock.advance(200);
+    state.perMs = 0;
+    await clock.advance(200);
+    expect(pause.isOver).toBe(true);
+    await beBusy();
+    const stopped = resting(100);
+    await clock.advance(100);
+    stop.abort();
+    await clock.advance(0);
+    expect(stopped.isOver).toBe(true);
+  });
+});
