@@ -46,6 +46,23 @@ export const followCases = concern("follow", [
     },
   },
   {
+    name: "a change that is refused leaves nothing at the key of what would follow from it",
+    needs: ["immediateViews"],
+    async run(env) {
+      const key = env.key("branch", { maxQueued: 2 });
+      await env.create({ id: "known", type: "next", key });
+      const { lastOutcome } = await env.keyRow(key);
+      env.clock.advance(5);
+      await env.create({ id: "first" });
+      const job = await env.claimOne();
+      await env.command("first", { command: "delete", reason: "by hand", force: true });
+      const { wish, follow } = continued(env, job, { id: "second", key });
+      assert.deepEqual(await env.settle(job, wish, follow), conflict);
+      assert.equal(await env.find("second"), null);
+      assert.deepEqual((await env.keyRow(key)).lastOutcome, lastOutcome);
+    },
+  },
+  {
     name: "a change whose continuation cannot be stored is not stored either",
     async run(env) {
       await env.create({ id: "second", type: "next" });

@@ -259,7 +259,9 @@ export class Changes {
     const { log, keys, held, subjects } = this.#context;
     const refusal = await this.#followRefusal(change.follow ?? []);
     if (refusal) return refusal;
-    let known = by === "worker" ? held.get(change.job.id, change.expect.token)?.logged : undefined;
+    // Who would take a place under a key for what follows makes sure first that it will.
+    const isOwner = by === "worker" && !change.follow?.some(isKeyedCreate);
+    let known = isOwner ? held.get(change.job.id, change.expect.token)?.logged : undefined;
     for (let round = 0; round < roundsMax; round++) {
       const isOwn = known !== undefined;
       const logged: LoggedJob = known ?? (await log.load(change.job.id));
@@ -465,4 +467,8 @@ function speaksOfLapse(event: JobEvent): boolean {
 /** Whether an event leaves a job that may be claimed at once. */
 function isClaimable(job: Job, event: JobEvent): boolean {
   return (job.state === "pending" || job.state === "retry") && job.runAt <= event.at;
+}
+
+function isKeyedCreate({ event }: Change): boolean {
+  return event.name === "created" && event.key !== undefined;
 }
