@@ -3,7 +3,7 @@ import { Environment, MovableClock } from "millrace/conformance";
 import { describe, expect, it } from "vitest";
 import { ids } from "#millrace/conformance/environment.js";
 import { FoundEmpty } from "#millrace/engine/nats/found-empty.js";
-import { hintText, holds, joined, News, readHint } from "#millrace/engine/nats/news.js";
+import { hintText, holds, joined, News, readHint, Told } from "#millrace/engine/nats/news.js";
 import { MemoryProjectionStore, ProjectionMemory } from "#millrace/engine/projection/memory.js";
 import { openSimulated } from "../simulation/nats/deployment.js";
 import { SimulatedServer, type Wire } from "../simulation/nats/server.js";
@@ -248,6 +248,18 @@ describe("the text of a hint", () => {
   it("names no consumers where there are many", () => {
     const many = new Set(Array.from({ length: 17 }, (_, index) => `consumer-${index}`));
     expect(hintText("me", many)).toBe("me");
+  });
+});
+
+describe("what hints have told", () => {
+  it("is new to each of those who share them, once", () => {
+    const told = new Told();
+    expect(told.isNewTo("shop")).toBe(false);
+    told.note(new Set(["a"]));
+    expect(told.isNewTo("shop")).toBe(false);
+    told.note(null);
+    expect([told.isNewTo("shop"), told.isNewTo("bank")]).toEqual([true, true]);
+    expect([told.isNewTo("shop"), told.isNewTo("bank")]).toEqual([false, false]);
   });
 });
 

@@ -62,6 +62,24 @@ export class News {
   }
 }
 
+/** Whether hints have told that anything may have come, since each of those who share them last asked. */
+export class Told {
+  #count = 0;
+  readonly #seen = new Map<string, number>();
+
+  /** Hints have told of something. */
+  note(where: Where): void {
+    if (where === null) this.#count += 1;
+  }
+
+  /** Whether that was anything since somebody last asked. */
+  isNewTo(name: string): boolean {
+    const seen = this.#seen.get(name) ?? 0;
+    this.#seen.set(name, this.#count);
+    return this.#count > seen;
+  }
+}
+
 /** No news. */
 export const none: ReadonlySet<string> = new Set();
 

@@ -24,7 +24,7 @@ import { leaseUntilOf } from "./entry.js";
 import type { Keys } from "./keys.js";
 import { renewalsOf } from "./leases.js";
 import type { Log } from "./log.js";
-import type { News } from "./news.js";
+import { type News, Told } from "./news.js";
 import type { Port } from "./port.js";
 import type { Records } from "./records.js";
 import type { Subjects } from "./subjects.js";
@@ -66,6 +66,7 @@ export class ReadModel {
   readonly #rests: ViewRest;
   /** The services of which the view held jobs that wait for others when it was last looked at for them. */
   readonly #hasBlocked = new Map<string, boolean>();
+  readonly #endsTold = new Told();
 
   constructor(options: ReadModelOptions) {
     this.#options = options;
@@ -118,15 +119,28 @@ export class ReadModel {
     }
   }
 
-  /** Jobs whose time has come, as the view knows them that the keeper looks at. */
+  /**
+   * Jobs whose time has come, as far as the view knows. What one finds that rests is looked for again in one that has
+   * everything: most of it may be done by now, and each job would be read from the log.
+   */
   async due(ask: DueAsk, limit: number): Promise<readonly DueJob[]> {
-    if (ask.kind !== "blocked") return (await this.forKeeper(false)).due(ask, limit);
-    const { service } = ask;
-    const isTold = this.#options.endNews.take() === null;
-    const projection = await this.forKeeper(isTold || this.#hasBlocked.get(service) === true);
-    if (!this.#rests.isOn || !this.#hasBlocked.has(service))
-      this.#hasBlocked.set(service, await this.#holdsBlocked(projection, service));
-    return projection.due(ask, limit);
+    const isTold = ask.kind === "blocked" && this.#mayBeUnblocked(ask.service);
+    const projection = await this.forKeeper(isTold);
+    if (ask.kind === "blocked") await this.#rememberBlocked(projection, ask.service);
+    const found = await projection.due(ask, limit);
+    if (found.length === 0 || !this.#rests.isOn) return found;
+    return (await this.caughtUp()).due(ask, limit);
+  }
+
+  /** Whether something has ended that a job of a service may have waited for. */
+  #mayBeUnblocked(service: string): boolean {
+    this.#endsTold.note(this.#options.endNews.take());
+    return this.#endsTold.isNewTo(service) || this.#hasBlocked.get(service) === true;
+  }
+
+  async #rememberBlocked(projection: Projection, service: string): Promise<void> {
+    if (this.#rests.isOn && this.#hasBlocked.has(service)) return;
+    this.#hasBlocked.set(service, await this.#holdsBlocked(projection, service));
   }
 
   async #holdsBlocked(projection: Projection, service: string): Promise<boolean> {

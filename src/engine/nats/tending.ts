@@ -6,7 +6,7 @@ import type { Projection } from "../projection/projection.js";
 import type { Advisories } from "./advisories.js";
 import type { Keys } from "./keys.js";
 import type { Log } from "./log.js";
-import type { News } from "./news.js";
+import { type News, Told } from "./news.js";
 import type { Port } from "./port.js";
 import type { Repair } from "./repair.js";
 import { priorityLane, type Subjects } from "./subjects.js";
@@ -61,6 +61,7 @@ export class Tending {
   readonly #competing = new Map<string, number>();
   /** When each kind of work was last done for each service. */
   readonly #doneAt = new Map<string, number>();
+  readonly #told = new Told();
   #last: Look | null = null;
 
   constructor(context: TendingContext) {
@@ -71,12 +72,13 @@ export class Tending {
   async tend(service: string): Promise<number | null> {
     const { now, news } = this.#context;
     const where = news.take();
+    this.#told.note(where);
     // Tickets that came with their jobs are the workers' business, and a look costs everybody who waits for the view.
     const isOfWorkers = where !== null && where.size > 0;
     if (isOfWorkers && this.#last && isStill(this.#last, service, now())) return this.#last.next;
     const at = now();
     this.#last = null;
-    const next = await this.#look(service, where === null);
+    const next = await this.#look(service, this.#told.isNewTo(service));
     this.#last = { service, at, next };
     return next;
   }
