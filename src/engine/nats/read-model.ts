@@ -330,7 +330,9 @@ export class ReadModel {
 
   async #wasCleared(projection: Projection): Promise<boolean> {
     const applied = this.#applied;
-    return (await projection.position().catch(() => applied)) < applied;
+    // A look that somebody else began earlier may tell an older position, which is no reason to begin anew.
+    const status = await projection.status(applied).catch(() => null);
+    return status !== null && status.position < applied;
   }
 
   #keepLead(projection: Projection, lead: AbortController): () => void {
