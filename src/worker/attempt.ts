@@ -40,7 +40,8 @@ export function runAttempt(
   try {
     outcome = steps(hold, parts);
   } catch (thrown) {
-    outcome = caught(hold, thrown, parts);
+    // Whatever else goes wrong over it is nothing to whoever hands over the other jobs of the claim.
+    outcome = Promise.reject(thrown);
   }
   if (outcome instanceof Promise) return waitedFor(hold, outcome, parts);
   return hasLeft(hold) ? cleanUp(hold, outcome, parts) : outcome;

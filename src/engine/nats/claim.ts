@@ -227,10 +227,12 @@ export class Claims {
   ): Promise<Started & { readonly isDrained: boolean }> {
     const limit = Math.min(placesOf(lane), share);
     if (limit <= 0) return noneStarted;
-    const [deliveries, paused] = await Promise.all([
-      this.#deliveries(lane.name, lane.ask, priority, limit),
-      pausing,
-    ]);
+    const deliveries = await this.#deliveries(lane.name, lane.ask, priority, limit);
+    // Who cannot tell starts nothing, and nobody is to wait for what was taken.
+    const paused = await pausing.catch((error: unknown) => {
+      this.#giveBack(deliveries);
+      throw error;
+    });
     if (paused.has(queueOf(lane.ask))) {
       lane.free = 0;
       this.#giveBack(deliveries);
