@@ -16,10 +16,11 @@ async function deployment() {
   const server = new SimulatedServer({ time: () => clock.monotonic() });
   const memory = new ProjectionMemory();
   const asked: string[] = [];
-  const state = { hears: true };
+  const state = { hears: true, knowsPauses: true };
   const wire: Wire = {
     request: async (what, work) => {
       asked.push(what);
+      if (!state.knowsPauses && what.includes("queue")) throw new Error("The record is away.");
       return work();
     },
     send: (_what, work) => work(),
@@ -153,6 +154,18 @@ describe("a worker that has more to do than it has places", () => {
       { id: "queue/shop/mail", expect: 1, body: { paused: false } },
     ]);
     expect((await look(deployed, "worker-1", 2)).jobs).toHaveLength(2);
+  });
+});
+
+describe("a worker that cannot tell whether a queue is paused", () => {
+  it("starts nothing of it, and gives back at once what it took", async () => {
+    const deployed = await deployment();
+    const jobs = await Promise.all([1, 2, 3].map(() => deployed.creator.create({ type: "mail" })));
+    expect((await look(deployed, "worker-1", 1)).jobs).toHaveLength(1);
+    deployed.state.knowsPauses = false;
+    await expect(look(deployed, "worker-1", 1)).rejects.toThrow("The record is away.");
+    deployed.state.knowsPauses = true;
+    expect((await look(deployed)).jobs).toHaveLength(jobs.length - 1);
   });
 });
 
