@@ -70,7 +70,7 @@ function notes(
 ): string {
   const lines = [
     `Node ${process.version}, ${cpus().length} cores. Contenders take turns, and each number is the median of its rounds (${shortRounds} for short measures): the machine may be noisy, so trust ratios more than rates.`,
-    `Every contender warms up in the processes and the store that are timed then: ${count(sizes.warmUpSequentialJobs)} creates one after the other, ${count(sizes.warmUpJobs)} concurrent or in bulk, or ${count(sizes.warmUpJobs)} jobs drained (plainjob fewer); on PostgreSQL, VACUUM (ANALYZE) follows.`,
+    `Every contender warms up in the processes and the store that are timed then: ${count(sizes.warmUpSequentialJobs)} creates one after the other (before pickups beside their worker), ${count(sizes.warmUpJobs)} concurrent or in bulk, or ${count(sizes.warmUpJobs)} jobs drained (plainjob fewer); on PostgreSQL, VACUUM (ANALYZE) follows.`,
     `millrace: ${engineNote[engine]} of concurrency ${workerConcurrencyOn(engine)}; whole history kept, and read and folded again after each round. Keyed: ${keyCount} keys, one active each. -1m: ${count(sizes.keptJobs)} finished jobs kept; -waiting: ${count(sizes.waitingJobs)} jobs in another queue.`,
     `bare: ${bareOf[engine].settings}.`,
     ...peers.map((peer) =>

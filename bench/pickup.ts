@@ -6,8 +6,6 @@ import { millisecondsBetween, now, percentile } from "./statistics.js";
 import type { Entry } from "./worker/calls.js";
 import { type Workers, withWorkers } from "./worker/workers.js";
 
-/** Samples that warm up both processes and are not counted. */
-const warmUpSamples = 20;
 /** Pauses let the worker fall idle; they differ, so that no rhythm of the worker's can favour them. */
 const pauseMinMs = 15;
 const pauseSpreadMs = 20;
@@ -27,14 +25,15 @@ export function pickupStage<Job>(
   system: StagedSystem<Job>,
   stage: Stage<Job>,
 ): Promise<PickupReport> {
-  const samples = warmUpSamples + system.amounts(bench.sizes).pickupSamples;
+  const warmUpJobs = bench.sizes.warmUpSequentialJobs;
+  const samples = system.amounts(bench.sizes).pickupSamples;
   const wish = { processes: 1, watch: "each" } as const;
   return withWorkers(bench, system, stage, wish, async (workers) => {
     await workers.open();
     await workers.start();
-    const jobs: Job[] = [];
+    const jobs = await warmUp(workers, stage, warmUpJobs);
     const times: number[] = [];
-    for (let number = 0; number < samples; number += 1) {
+    for (let number = warmUpJobs; number < warmUpJobs + samples; number += 1) {
       await sleep(pauseMinMs + ((number * pauseStepMs) % pauseSpreadMs));
       const entered = nextEntry(workers, number);
       const start = now();
@@ -44,9 +43,20 @@ export function pickupStage<Job>(
     }
     await workers.stop();
     await stage.verify(jobs, "ended");
-    const counted = times.slice(warmUpSamples);
-    return { medianMs: percentile(counted, 0.5), percentile99Ms: percentile(counted, 0.99) };
+    return { medianMs: percentile(times, 0.5), percentile99Ms: percentile(times, 0.99) };
   });
+}
+
+/** Both processes have been at work before they fall idle, as those of a system that has run for a while. */
+async function warmUp<Job>(workers: Workers, stage: Stage<Job>, count: number): Promise<Job[]> {
+  const jobs: Job[] = [];
+  const entries: Promise<Entry>[] = [];
+  for (let number = 0; number < count; number += 1) {
+    entries.push(nextEntry(workers, number));
+    jobs.push(await stage.create(number, "plain"));
+  }
+  await Promise.all(entries);
+  return jobs;
 }
 
 async function nextEntry(workers: Workers, number: number): Promise<Entry> {
