@@ -23,8 +23,9 @@ const claimShareMax = 1 / 3;
 const claimSmall = 50;
 
 /**
- * How many claims may be under way. While jobs come in full batches, a second one goes to the store
- * together with the outcomes of the batch before, so that one commit serves both.
+ * How many claims may be under way. While jobs come in full batches, each goes to the store together with the outcomes of
+ * the batch before, so that one commit serves both; and there are two such batches, so that the handlers of one run
+ * while the store is busy with the other.
  */
 const claimsMax = 2;
 
@@ -44,6 +45,8 @@ export class Claims {
   readonly #lanes: Lanes;
   #isStarted = false;
   readonly #underWay = new Set<Promise<void>>();
+  /** How many claims the store has not answered. */
+  #unanswered = 0;
   /** The places that the claims under way have asked for. */
   #asked = 0;
   /** The last claim got all that it asked for of some lane, so that there is probably more. */
@@ -77,8 +80,7 @@ export class Claims {
   /** There may be a job to claim: a place came free, or the store gave a hint. */
   poke(): void {
     this.#pollMs = pollMinMs;
-    const isOpen = this.#underWay.size < (this.#isBusy ? claimsMax : 1);
-    if (isOpen) this.#claim();
+    if (this.#unanswered < (this.#isBusy ? claimsMax : 1)) this.#claim();
     else this.#again = true;
   }
 
@@ -88,8 +90,11 @@ export class Claims {
     if (ask.limit === 0) return;
     this.#sleepNoMore();
     this.#again = false;
+    this.#unanswered += 1;
     this.#reserve(ask, 1);
-    const claim = this.#carryOut(ask).finally(() => this.#underWay.delete(claim));
+    const claim = this.#carryOut(ask)
+      .catch((error) => this.#failed(error))
+      .finally(() => this.#underWay.delete(claim));
     this.#underWay.add(claim);
   }
 
@@ -122,24 +127,31 @@ export class Claims {
   }
 
   async #carryOut(ask: ClaimAsk): Promise<void> {
-    const { engine, clock, telemetry } = this.#options.runtime;
+    const { engine, clock } = this.#options.runtime;
     const askedAt = clock.monotonic();
     const now = engine.now();
-    const recorder = telemetry?.recorder();
+    let answer: ClaimAnswer | undefined;
     try {
-      const limited = this.#limited(ask);
-      const answer = await (recorder
-        ? recorder.receive(() => engine.claim(limited))
-        : engine.claim(limited));
-      this.#reserve(ask, -1);
-      this.#recovered();
-      this.#isBusy = this.#takeAll(answer.jobs, askedAt, ask);
-      this.#goOn(answer, now);
+      answer = await this.#answerTo(ask);
+      this.#isBusy = isFull(answer.jobs, ask);
+      // The store would have nothing to do while these jobs are handed over. Their places still count as asked for.
+      if (this.#isBusy && this.#unanswered === 1) this.#claim();
     } catch (error) {
-      this.#reserve(ask, -1);
-      this.#isBusy = false;
       this.#failed(error);
     }
+    this.#unanswered -= 1;
+    this.#reserve(ask, -1);
+    if (answer === undefined) return;
+    this.#recovered();
+    this.#takeAll(answer.jobs, askedAt);
+    this.#goOn(answer, now);
+  }
+
+  #answerTo(ask: ClaimAsk): Promise<ClaimAnswer> {
+    const { engine, telemetry } = this.#options.runtime;
+    const limited = this.#limited(ask);
+    const recorder = telemetry?.recorder();
+    return recorder ? recorder.receive(() => engine.claim(limited)) : engine.claim(limited);
   }
 
   /** The same wish under the limits of operators. */
@@ -154,32 +166,23 @@ export class Claims {
     return { ...ask, lanes };
   }
 
-  /** Hands over what was claimed, and gives whether it was all that was asked for, of one lane at least. */
-  #takeAll(jobs: readonly ClaimedJob[], askedAt: number, { lanes, limit }: ClaimAsk): boolean {
-    const counts = new Map<string, number>();
-    let count = 0;
+  #takeAll(jobs: readonly ClaimedJob[], askedAt: number): void {
     let last: Job | undefined;
-    let name = "";
     let lane: WorkerLane | undefined;
     for (const claimed of jobs) {
       // Jobs of one lane mostly come together, so that its name is made once for all of them.
-      if (last === undefined || !isOfSameLane(claimed.job, last)) {
-        name = laneOf(claimed.job);
-        lane = this.#lanes.get(name);
-        count = counts.get(name) ?? 0;
-      }
+      if (last === undefined || !isOfSameLane(claimed.job, last))
+        lane = this.#lanes.get(laneOf(claimed.job));
       last = claimed.job;
-      counts.set(name, ++count);
       if (lane) this.#options.onClaimed(lane, claimed, askedAt);
     }
-    return jobs.length === limit || lanes.some(({ lane, free }) => counts.get(lane) === free);
   }
 
   /** Claims again at once where there may be more, and sleeps otherwise. */
   #goOn(answer: ClaimAnswer, askedAt: number): void {
     if (answer.jobs.length > 0) this.#pollMs = pollMinMs;
     if (this.#again || this.#isBusy) {
-      this.#claim();
+      if (this.#unanswered < claimsMax) this.#claim();
       return;
     }
     const { nextDueAt } = answer;
@@ -197,7 +200,7 @@ export class Claims {
     this.#sleepNoMore();
     this.#callOff = this.#options.runtime.clock.after(delayMs, () => {
       this.#callOff = undefined;
-      if (this.#underWay.size === 0) this.#claim();
+      if (this.#unanswered === 0) this.#claim();
     });
   }
 
@@ -207,6 +210,7 @@ export class Claims {
   }
 
   #failed(error: unknown): void {
+    this.#isBusy = false;
     if (!this.#isStarted) return;
     if (!this.#isFailing) {
       const { logger } = this.#options.runtime;
@@ -222,6 +226,20 @@ export class Claims {
     this.#isFailing = false;
     this.#options.runtime.logger.info({}, "Jobs can be claimed again.");
   }
+}
+
+/** Whether a claim gave all that it asked for, of one lane at least, so that there is probably more. */
+function isFull(jobs: readonly ClaimedJob[], { lanes, limit }: ClaimAsk): boolean {
+  if (jobs.length === limit) return true;
+  const counts = new Map<string, number>();
+  let last: Job | undefined;
+  let name = "";
+  for (const { job } of jobs) {
+    if (last === undefined || !isOfSameLane(job, last)) name = laneOf(job);
+    last = job;
+    counts.set(name, (counts.get(name) ?? 0) + 1);
+  }
+  return lanes.some(({ lane, free }) => counts.get(lane) === free);
 }
 
 /** The most jobs that one claim takes from a lane. */

@@ -114,6 +114,32 @@ it("fills all its places at once, although one claim takes only a part", async (
   expect(workshop.count("claim")).toBe(3);
 });
 
+it("lets the store look for more jobs while it hands over those of a full claim", async () => {
+  const workshop = shop();
+  const claim = workshop.engine.claim.bind(workshop.engine);
+  let underWay = 0;
+  let most = 0;
+  workshop.engine.claim = async (ask) => {
+    underWay++;
+    most = Math.max(most, underWay);
+    const answer = await claim(ask);
+    await new Promise((resolve) => setImmediate(resolve));
+    underWay--;
+    return answer;
+  };
+  const besides: number[] = [];
+  for (let index = 0; index < 500; index++) await workshop.create("many");
+  const all = gate();
+  const handler = () => {
+    if (besides.push(underWay) === 500) all.open();
+  };
+  await workshop.start({ many: handler });
+  await all.opened;
+  const isFull = (index: number) => index < 400;
+  expect(besides.filter((count, index) => isFull(index) && count === 0)).toEqual([]);
+  expect(most).toBe(2);
+});
+
 it("asks again when a job came while it was asking", async () => {
   const workshop = shop();
   const claim = workshop.engine.claim.bind(workshop.engine);
