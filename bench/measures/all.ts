@@ -5,6 +5,7 @@ import { burdenedMeasures } from "./burdened.js";
 import { createMeasures } from "./create.js";
 import { drainMeasures } from "./drain.js";
 import { drainLimitedMeasures } from "./drain-limited.js";
+import { floorMeasure } from "./floor.js";
 import { idleCpuMeasure } from "./idle-cpu.js";
 import { isolatedMeasure } from "./isolated.js";
 import { loopDelayMeasure } from "./loop-delay.js";
@@ -24,6 +25,7 @@ export function allMeasures(peers: readonly Peer[]): Measure[] {
     memoryMeasure,
     isolatedMeasure,
     viewMeasure,
+    floorMeasure,
     ...burdenedMeasures,
   ];
 }
