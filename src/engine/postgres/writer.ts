@@ -30,7 +30,7 @@ import { pruneDeleted } from "./feed.js";
 import { Lanes } from "./lanes.js";
 import { renewLeases } from "./lease.js";
 import { lockInOrder } from "./lock-order.js";
-import { createAllPlain, createPlain } from "./plain-create.js";
+import { createAllFresh, createAllPlain, createPlain } from "./plain-create.js";
 import { unblockPlain } from "./plain-unblock.js";
 import { SharedLeases } from "./shared-leases.js";
 import type { PostgresTransaction } from "./transaction.js";
@@ -193,16 +193,18 @@ export class Writer {
 
   /** Plain creates of many callers are one statement. */
   async #createBatch(batch: readonly (readonly Change[])[]): Promise<Answers<AppendOutcome>> {
-    const items = batch.flat().map(plainCreate);
+    const changes = batch.flat();
+    const items = changes.map(plainCreate);
+    const createAll = changes.every(({ isFresh }) => isFresh) ? createAllFresh : createAllPlain;
     // An id that is taken is rare: all are stored at once, and only if that fails each is looked at.
-    for (const create of [createAllPlain, createPlain]) {
+    for (const create of [createAll, createPlain]) {
       try {
         return parted(batch, await this.#transactions.statement((tx) => create(tx, items)));
       } catch (error) {
         if (!isOfOneItem(error)) throw error;
       }
     }
-    return parted(batch, await this.#appendApart(batch.flat(), appendOne));
+    return parted(batch, await this.#appendApart(changes, appendOne));
   }
 
   async #endBatch(batch: readonly (readonly Change[])[]): Promise<Answers<AppendOutcome>> {
