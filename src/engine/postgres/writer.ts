@@ -3,6 +3,7 @@
  * (keys, records, leases that others hold) never holds up what does not. A batch is one transaction;
  * what fails in it is tried alone.
  */
+import type { EventOf } from "../../core/event.js";
 import { type BatchAnswer, Batcher } from "../batching.js";
 import type { Clock } from "../clock.js";
 import {
@@ -87,7 +88,7 @@ export class Writer {
 
   /** Creates plain jobs. */
   create(changes: readonly Change[]): Promise<readonly AppendOutcome[]> {
-    return this.#withLanes(lanesOf(changes), () => this.#creates.call(changes));
+    return this.#withLanes(changes.map(createdLane), () => this.#creates.call(changes));
   }
 
   /** Appends changes of any kind. */
@@ -347,6 +348,9 @@ function parted<Item, Answer>(
     return { answer: answers.slice(start, next) };
   });
 }
+
+/** The lane of the job that a plain create makes, to which nothing is added and of which nothing follows. */
+const createdLane = ({ event }: Change) => event as EventOf<"created">;
 
 /** The lanes of the jobs that changes create. */
 function lanesOf(changes: readonly Change[]): readonly LaneParts[] {
