@@ -19,8 +19,8 @@ const reconnectMaxMs = 30_000;
 const restMs = 2;
 
 /**
- * How much longer they rest if a timer has to end it. The next create of a stream comes within that, and sends the
- * notification along: by itself it would cost another connection and a turn of its own.
+ * How much longer they rest where creates send them along, if a timer has to end it. The next create of a stream comes within that,
+ * and the notification by itself would cost another connection and a turn of its own.
  */
 const graceMs = 1;
 
@@ -54,6 +54,8 @@ export class Wake {
   /** Monotonic, and of this process: others are as real as the server, whatever clock the store was given. */
   #restsUntil = Number.NEGATIVE_INFINITY;
   #endRest = () => {};
+  /** Whether the last one was to go along with a create. */
+  #wentAlong = false;
   #sending: Promise<void> | null = null;
   #client: Client | null = null;
   #isListening = false;
@@ -97,6 +99,7 @@ export class Wake {
    */
   notice(topic: WakeTopic): Notice | null {
     if (performance.now() < this.#restsUntil) return null;
+    this.#wentAlong = true;
     return this.#noticeOf(new Set([...this.#pending.keys(), topic]));
   }
 
@@ -126,10 +129,11 @@ export class Wake {
   async #send(): Promise<void> {
     while (this.#pending.size > 0) {
       const restsMs = this.#isClosed ? 0 : this.#restsUntil - performance.now();
-      if (restsMs > 0) await this.#rest(restsMs + graceMs);
+      if (restsMs > 0) await this.#rest(restsMs + (this.#wentAlong ? graceMs : 0));
       // A notification that cannot be sent is a hint lost, no more.
       else {
         const notice = this.#noticeOf(this.#pending.keys());
+        this.#wentAlong = false;
         this.#pending.clear();
         await this.#options.notify(notice).catch(() => {});
       }
