@@ -244,7 +244,8 @@ export class JobCreator<
           : answerOf(only(submissions.value), create),
       );
     }
-    return engine.append([createChange(create)]).then((answers) => {
+    const change = createChange(create, 0, options?.id === undefined);
+    return engine.append([change]).then((answers) => {
       const result = this.#answer(create, answered(answers, 0));
       if (!(result instanceof Promise)) return answerOf(result, create);
       return result.then((followed) => answerOf(followed, create), storeFault);
@@ -320,11 +321,13 @@ export class JobCreator<
     const parts: Promise<Created<JobRef<Payload, Value>>>[] = [];
     let size = firstPart;
     for (let start = 0; start < jobs.length; size = Math.min(size * 2, createManyPart)) {
-      const part = jobs.slice(start, start + size);
-      start += size;
+      const left = jobs.length - start;
+      // A few that are left at the end go along, because each part is a commit.
+      const part = jobs.slice(start, start + (left < size + firstPart ? left : size));
+      start += part.length;
       // A job may wait for one that comes before it in the same call.
       if (part.some((job) => isObject(job) && job.blockers !== undefined)) await Promise.all(parts);
-      parts.push(this.#createPrepared(await this.#prepareMany(part, chosenIds)));
+      parts.push(this.#createPrepared(await this.#prepareMany(part, chosenIds), chosenIds));
       await nextTurn();
     }
     return Result.ok((await Promise.all(parts)).flat());
@@ -396,10 +399,13 @@ export class JobCreator<
 
   async #createPrepared(
     prepared: readonly (PreparedCreate | SubmitFailure)[],
+    chosenIds: ReadonlySet<string>,
   ): Promise<Created<JobRef<Payload, Value>>> {
     try {
       const creates = createsOf(prepared);
-      const changes = creates.map((create) => createChange(create));
+      const changes = creates.map((create) =>
+        createChange(create, 0, !chosenIds.has(create.event.jobId)),
+      );
       const answers = await this.#client.runtime.engine.append(changes);
       const submissions: Result<Submitted, SubmitFailure>[] = [];
       for (const [index, create] of creates.entries()) {

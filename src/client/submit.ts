@@ -40,9 +40,15 @@ export interface Rejected {
 export type SubmitFailure = IdempotencyConflict | InvalidBlocker | JobExists | StoreError;
 
 /** The change that a prepared create appends. */
-export function createChange({ event, idempotency }: PreparedCreate, recordVersion = 0): Change {
+export function createChange(
+  { event, idempotency }: PreparedCreate,
+  recordVersion = 0,
+  isFresh = false,
+): Change {
   const job = { service: event.service, type: event.type, id: event.jobId };
-  const change = { job, expect: createdAt, event };
+  const change: Change = isFresh
+    ? { job, expect: createdAt, event, isFresh }
+    : { job, expect: createdAt, event };
   if (idempotency === null) return change;
   const body = { jobId: event.jobId, payloadHash: idempotency.payloadHash };
   const { recordId: id, expiresAt } = idempotency;

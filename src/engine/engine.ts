@@ -27,6 +27,11 @@ export interface Change {
   readonly job: JobKey;
   readonly expect: Expect;
   readonly event: JobEvent;
+  /**
+   * The id was made for this create, so that no job can have had it before. Nobody has to look for a deleted one whose worker
+   * has not let go; should the id be taken after all, the create is refused as any other.
+   */
+  readonly isFresh?: true;
   readonly records?: {
     readonly before: readonly RecordWrite[];
     readonly after: readonly RecordWrite[];

@@ -1,7 +1,8 @@
 // Creates of one batch are one statement on PostgreSQL, which is sent once what they have in common. Whatever they share
 // or differ in, each is stored as it was decided.
-import { type Engine, openEngine } from "millrace";
+import { connect, defineJob, defineService, type Engine, openEngine } from "millrace";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { z } from "zod";
 import type { EventOf } from "#millrace/core/event.js";
 import { execute, freshSchema } from "../support/postgres.js";
 
@@ -30,12 +31,13 @@ async function openStore() {
   return { url, schema, engine };
 }
 
-function append(engine: Engine, events: readonly Creation[]) {
+function append(engine: Engine, events: readonly Creation[], isFresh = false) {
   return engine.append(
     events.map((event) => ({
       job: { service: event.service, type: event.type, id: event.jobId },
       expect: { version: 0 },
       event,
+      ...(isFresh && { isFresh }),
     })),
   );
 }
@@ -60,17 +62,21 @@ const differences: readonly [string, Partial<Creation>][] = [
   ["when it was created", { at: at + 9, runAt: at + 9 }],
 ];
 
-describe("a batch of creates", () => {
+describe.each([
+  ["chosen", false],
+  ["fresh", true],
+])("a batch of creates with %s ids", (_, isFresh) => {
   it.each(differences)("stores one of which differs: %s", async (_, differs) => {
     const { engine } = await openStore();
     const events = [creation("a"), creation("b", differs), creation("c")];
-    expect(await append(engine, events)).toEqual(events.map(() => ({ outcome: "appended" })));
+    const outcomes = await append(engine, events, isFresh);
+    expect(outcomes).toEqual(events.map(() => ({ outcome: "appended" })));
     expect(await eventsOf(engine, events)).toEqual(events);
   });
 
   it.each(differences)("lines up one of which differs: %s", async (_, differs) => {
     const { engine, url, schema } = await openStore();
-    await append(engine, [creation("a"), creation("b", differs), creation("c")]);
+    await append(engine, [creation("a"), creation("b", differs), creation("c")], isFresh);
     const { priority = 0, runAt = at, deadline = null } = differs;
     const line = `SELECT r.rank, r.run_at::int, r.deadline::text, r.lane = j.lane AND r.n = j.n AS alike
       FROM ${schema}.ready r JOIN ${schema}.jobs j ON j.id = r.id WHERE r.id = 'b'`;
@@ -82,9 +88,9 @@ describe("a batch of creates", () => {
 
   it("tells which ids are taken, and stores the others", async () => {
     const { engine } = await openStore();
-    await append(engine, [creation("b")]);
+    await append(engine, [creation("b")], isFresh);
     const events = [creation("a"), creation("b"), creation("c")];
-    const outcomes = await append(engine, events);
+    const outcomes = await append(engine, events, isFresh);
     expect(outcomes.map(({ outcome }) => outcome)).toEqual(["appended", "exists", "appended"]);
     expect(await eventsOf(engine, events)).toEqual(events);
   });
@@ -108,11 +114,57 @@ it("claims stay on the connection that has planned them, whatever others do mean
   expect(claimers.size).toBe(1);
 });
 
+describe("an id", () => {
+  /** A job that is deleted while it runs: its worker has not let go of the id. */
+  async function heldId() {
+    const { storeUrl } = await freshSchema();
+    const shop = defineService("shop", {
+      send: defineJob({ payload: z.object({}), keyConcurrency: { key: ["send"], maxActive: 9 } }),
+      print: defineJob({ payload: z.object({}) }),
+    });
+    const service = await connect(shop, { url: storeUrl });
+    onTestFinished(() => service.stop());
+    const engine = await openEngine(storeUrl);
+    onTestFinished(() => engine.close());
+    const { id } = await service.jobs.send.create({}).orThrow();
+    const lane = { lane: "shop/send/send@1", service: "shop", queue: "send", type: "send" };
+    const lanes = [{ ...lane, free: 1, leaseMs: 60_000 }];
+    expect((await engine.claim({ worker: "w", lanes, limit: 1 })).jobs).toHaveLength(1);
+    await service.ref(id).delete({ force: true }).orThrow();
+    return { id, jobs: service.jobs };
+  }
+
+  it("that was chosen is refused while the worker of its deleted job has not let go", async () => {
+    const { id, jobs } = await heldId();
+    expect(await jobs.print.create({}, { id })).toMatchObject({ error: { _tag: "JobExists" } });
+    const many = await jobs.print.createMany([{ payload: {} }, { payload: {}, id }]).orThrow();
+    expect(many.map((result) => result.isOk())).toEqual([true, false]);
+  });
+});
+
 describe("one create after the other", () => {
-  it("tells of each whether it was stored", async () => {
+  it("stores text of any length in any script, and numbers and nothing as they are", async () => {
+    const { engine } = await openStore();
+    const events = ["", "ÄÖ€", "😀".repeat(5_000), "a".repeat(200_000)].map((to, place) =>
+      creation(`job-${place}`, {
+        payload: { to },
+        priority: 3 - place,
+        ...(place > 1 && { deadline: 90_000_000_000_000 + place }),
+      }),
+    );
+    for (const event of events)
+      expect(await append(engine, [event], true)).toEqual([{ outcome: "appended" }]);
+    expect(await eventsOf(engine, events)).toEqual(events);
+  });
+
+  it.each([
+    ["chosen", false],
+    ["fresh", true],
+  ])("tells of each whether it was stored, with %s ids", async (_, isFresh) => {
     const { engine } = await openStore();
     const outcomes: unknown[] = [];
-    for (const id of ["a", "b", "a", "c"]) outcomes.push(...(await append(engine, [creation(id)])));
+    for (const id of ["a", "b", "a", "c"])
+      outcomes.push(...(await append(engine, [creation(id)], isFresh)));
     expect(outcomes).toEqual([
       { outcome: "appended" },
       { outcome: "appended" },

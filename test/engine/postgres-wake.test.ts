@@ -55,6 +55,20 @@ it("whoever sends a notification with a commit gets none while they rest, and ta
   expect(sent).toEqual(["ended"]);
 });
 
+it("what was sent with a commit is not told again, and what was hinted at meanwhile is", async () => {
+  const { wake, sent } = openWake();
+  wake.notice("ready");
+  wake.hint(ready);
+  wake.hint(ended);
+  const until = performance.now() + 5;
+  while (performance.now() < until);
+  const notice = wake.notice("ready");
+  wake.hint(ended);
+  if (notice) wake.told(notice);
+  await wake.close();
+  expect(sent).toEqual(["ended"]);
+});
+
 it("what has not been told is told before the end", async () => {
   const { wake, sent } = openWake();
   wake.hint(ready);

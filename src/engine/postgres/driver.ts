@@ -7,6 +7,7 @@ import type { Pool, PoolClient, PoolConfig, QueryConfig } from "pg";
 import { StoreClosed, type StoreError, StoreUnavailable } from "../errors.js";
 import type { SqlRow, Statement, Step } from "../sql/statement.js";
 import type { Address } from "./address.js";
+import { countedQueries } from "./counted-query.js";
 import { isConnectionLoss, storeError } from "./faults.js";
 import { migrate } from "./migrate.js";
 import { ServerClock } from "./server-clock.js";
@@ -31,6 +32,8 @@ export type Purpose = "claim" | "create" | "end";
 export interface Notice {
   readonly channel: string;
   readonly payload: string;
+  /** How many hints there had been when it was made. */
+  readonly hints: number;
 }
 
 /** Runs an operation on a session. */
@@ -68,7 +71,7 @@ export class Database {
   readonly #clock = new ServerClock();
   readonly #given: (() => number) | null;
   readonly #texts: StatementTexts;
-  readonly #Query: PgModule["Query"];
+  readonly #CountedQuery: ReturnType<typeof countedQueries>;
   /** The connection of the last create, while the turn lasts in which it was answered. */
   #spare: PoolClient | undefined;
   /** What each connection has served first, if that was one of the purposes. */
@@ -89,7 +92,7 @@ export class Database {
     this.#address = address;
     this.home = home;
     this.#given = given;
-    this.#Query = pg.Query;
+    this.#CountedQuery = countedQueries(pg.Query);
     this.#texts = new StatementTexts(`"${address.schema}"`);
     const types: NonNullable<PoolConfig["types"]> = {
       getTypeParser: (oid: number, format?: "text" | "binary") =>
@@ -164,37 +167,44 @@ export class Database {
 
   /** Sends a notification. */
   async notify(notice: Notice): Promise<void> {
-    this.#giveNext(undefined);
-    await this.#guard(() => this.#pool.query(this.query(notification(notice))));
+    if (this.#isClosed) throw this.#closed();
+    const client = await this.#connect(undefined);
+    try {
+      await this.#countOn(client, notification(notice));
+      client.release();
+    } catch (error) {
+      client.release(error as Error);
+      throw error;
+    }
   }
 
   /**
    * Runs an operation of one statement, and when that has committed sends a notification if there is one, on the same
    * connection and without waiting for the answer in between.
    */
-  runAndNotify<Value>(step: Step<Value>, notice: Notice | null): Promise<Value> {
-    return this.#guard(async () => {
-      const client = this.#takeSpare() ?? (await this.#connect("create"));
-      let lost: Error | undefined;
-      let notified: Promise<unknown> | undefined;
-      const execute: Session["execute"] = (statement) => {
-        sendTogether(client);
-        const answer = this.#ask(client, statement);
+  async runAndNotify<Value>(step: Step<Value>, notice: Notice | null): Promise<Value> {
+    if (this.#isClosed) throw this.#closed();
+    const client = this.#takeSpare() ?? (await this.#connect("create"));
+    let lost: Error | undefined;
+    let notified: Promise<unknown> | undefined;
+    try {
+      let next = step.next(noRows);
+      while (!next.done) {
+        if (notice) sendTogether(client);
+        const answer = this.#ask(client, next.value);
         // A notification that cannot be sent is a hint lost, no more.
-        if (notice) notified = client.query(this.query(notification(notice))).catch(() => {});
-        return answer;
-      };
-      try {
-        return await run({ execute }, step);
-      } catch (error) {
-        if (isConnectionLoss(error)) lost = error as Error;
-        throw error;
-      } finally {
-        if (notified !== undefined) void notified.then(() => client.release(lost));
-        else if (lost !== undefined) client.release(lost);
-        else this.#spareUntilNextTurn(client);
+        if (notice) notified = this.#countOn(client, notification(notice)).catch(() => {});
+        next = step.next(await answer);
       }
-    });
+      return next.value;
+    } catch (error) {
+      if (isConnectionLoss(error)) lost = error as Error;
+      throw error;
+    } finally {
+      if (notified !== undefined) void notified.then(() => client.release(lost));
+      else if (lost !== undefined) client.release(lost);
+      else this.#spareUntilNextTurn(client);
+    }
   }
 
   /** The connection that a create of this turn has left, if nobody has taken it. */
@@ -217,18 +227,19 @@ export class Database {
   }
 
   /** Sends a statement, and gives its rows. */
-  async #ask(client: PoolClient, statement: Statement): Promise<readonly SqlRow[]> {
-    if (statement.counted) return [{ count: await this.#countOn(client, statement) }];
-    return (await client.query(this.query(statement))).rows as readonly SqlRow[];
+  #ask(client: PoolClient, statement: Statement): Promise<readonly SqlRow[]> {
+    if (statement.counted) return this.#countOn(client, statement);
+    return client.query(this.query(statement)).then(({ rows }) => rows as readonly SqlRow[]);
   }
 
-  /** Sends a statement that gives no rows. The driver copies an object that describes one, which costs more than to send it. */
-  #countOn(client: PoolClient, { sql, values, planned }: Statement): Promise<number> {
+  /** Sends a statement whose rows nobody looks at. */
+  #countOn(client: PoolClient, { sql, values, planned }: Statement): Promise<readonly SqlRow[]> {
     const { text, name } = this.#texts.of(sql);
     return new Promise((resolve, reject) => {
-      const query = new this.#Query(text, storable(values) as unknown[]) as CountedQuery;
+      const query = new this.#CountedQuery(text, storable(values));
       if (planned && this.#isDirect) query.name = name;
-      query.callback = (error, result) => (error ? reject(error) : resolve(result.rowCount ?? 0));
+      query.callback = (error, result) =>
+        error ? reject(error) : resolve([{ count: result.rowCount ?? 0 }]);
       client.query(query);
     });
   }
@@ -363,9 +374,12 @@ export class Database {
   }
 
   #guard<Value>(work: () => Promise<Value>): Promise<Value> {
-    if (!this.#isClosed) return work();
+    return this.#isClosed ? Promise.reject(this.#closed()) : work();
+  }
+
+  #closed(): StoreClosed {
     const message = "The store was closed before this call was carried out.";
-    return Promise.reject(new StoreClosed({ url: this.#address.where, message }));
+    return new StoreClosed({ url: this.#address.where, message });
   }
 
   /** What a caller sees of a fault. */
@@ -384,12 +398,6 @@ function sendTogether(client: PoolClient): void {
   stream?.cork?.();
   process.nextTick(() => stream?.uncork?.());
 }
-
-/** A query of the driver's that calls back, which its types do not tell. */
-type CountedQuery = InstanceType<PgModule["Query"]> & {
-  name?: string;
-  callback: (error: Error | null, result: { readonly rowCount: number | null }) => void;
-};
 
 /** A notification is a hint that may be lost, so that its commit does not wait for the disk. */
 function notification({ channel, payload }: Notice): Statement {

@@ -104,7 +104,8 @@ class PostgresEngine implements Engine {
         this.#commits.ring();
       },
       ready: () => this.#wake.notice("ready"),
-      told: (woke) => {
+      told: (woke, notice) => {
+        this.#wake.told(notice);
         this.#wake.hintHere(woke);
         this.#commits.ring();
       },
@@ -142,12 +143,10 @@ class PostgresEngine implements Engine {
     return loaded;
   }
 
-  async append(
-    changes: readonly Change[],
-    tx?: CallerTransaction,
-  ): Promise<readonly AppendOutcome[]> {
-    if (changes.length === 0) return [];
-    this.#checkOpen();
+  /** No async function: every create comes by, and would wait for three turns of promises more. */
+  append(changes: readonly Change[], tx?: CallerTransaction): Promise<readonly AppendOutcome[]> {
+    if (changes.length === 0) return Promise.resolve([]);
+    if (this.#closed !== null) return Promise.reject(this.#closedBefore());
     if (tx) return this.#enlisted.append(changes, tx);
     if (changes.every(isPlainCreate)) return this.#writer.create(changes);
     return changes.every(isUnblock) ? this.#writer.unblock(changes) : this.#writer.append(changes);
@@ -306,7 +305,10 @@ class PostgresEngine implements Engine {
   }
 
   #checkOpen(): void {
-    if (this.#closed === null) return;
-    throw new StoreClosed({ url: this.url, message: "The store was closed before this call." });
+    if (this.#closed !== null) throw this.#closedBefore();
+  }
+
+  #closedBefore(): StoreClosed {
+    return new StoreClosed({ url: this.url, message: "The store was closed before this call." });
   }
 }

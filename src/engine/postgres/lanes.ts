@@ -25,9 +25,10 @@ export class Lanes {
   }
 
   /** Makes sure that the numbers of lanes are known; gives nothing to wait for when they all are. */
-  ensure(lanes: Iterable<LaneParts>): Promise<void> | null {
-    const missing = this.#missing(lanes);
-    return missing.size === 0 ? null : this.#store(missing);
+  ensure(lanes: readonly LaneParts[]): Promise<void> | null {
+    for (const lane of lanes)
+      if (!this.numbers.has(nameOf(lane))) return this.#store(this.#missing(lanes));
+    return null;
   }
 
   /**
@@ -53,7 +54,7 @@ export class Lanes {
   #missing(lanes: Iterable<LaneParts>): Map<string, LaneParts> {
     const missing = new Map<string, LaneParts>();
     for (const lane of lanes) {
-      const name = `${lane.service}/${lane.queue}/${lane.type}@${lane.typeVersion}`;
+      const name = nameOf(lane);
       if (!this.numbers.has(name)) missing.set(name, lane);
     }
     return missing;
@@ -76,4 +77,9 @@ export class Lanes {
     const message = `The first job of ${names.join(" and ")} needs a connection beside your transaction for a moment, and there was none for ${insideMaxMs / 1_000} s. Roll back and try again; behind a pooler, have more sessions than transactions that are open at once. Nothing of this call was stored.`;
     return new StoreBusy({ url: this.#database.where, message });
   }
+}
+
+/** The name of a lane, under which its number is known. */
+function nameOf({ service, queue, type, typeVersion }: LaneParts): string {
+  return `${service}/${queue}/${type}@${typeVersion}`;
 }

@@ -43,21 +43,26 @@ const shared: ReadonlySet<string> = new Set([
   "created_by",
 ]);
 
+/** What is told of stored jobs to whoever puts them in line. */
+const told = "RETURNING n, id, lane, priority, run_at, created_at, deadline";
+
 /**
- * Stores all jobs, or fails if an id is taken: by a job, or by a deleted one whose worker has not let go, where the division
- * fails. Without joins it is planned once for any number of jobs. Lists are taken apart among the columns of a row: as a
- * table, each of them would be stored first.
+ * Numbers and stores all jobs, or fails if an id is taken. Without joins it is planned once for any number of jobs. Lists
+ * are taken apart among the columns of a row: as a table, each of them would be stored first.
  */
-function insertAll(areAlike: boolean): string {
+function storeAll(areAlike: boolean): string {
   const placeOf = (name: string, type: string) =>
     areAlike && shared.has(name) ? `?::${type}` : `unnest(${array(type)})`;
   const sent = Object.entries(types).filter(([name]) => !areAlike || name !== "run_at");
   const stored = areAlike ? given.replace("run_at", "created_at") : given;
-  return `WITH stored AS (
-    INSERT INTO jobs (${columns}) SELECT nextval('events_seq'), ${stored}, 'pending'
+  return `INSERT INTO jobs (${columns}) SELECT nextval('events_seq'), ${stored}, 'pending'
     FROM (SELECT ${sent.map(([name, type]) => `${placeOf(name, type)} AS ${name}`).join(", ")}) AS i
-    RETURNING n, id, lane, priority, run_at, created_at, deadline
-  ),
+    ${told}`;
+}
+
+/** The same, where an id may also be taken by a deleted job whose worker has not let go: there the division fails. */
+function insertAll(areAlike: boolean): string {
+  return `WITH stored AS (${storeAll(areAlike)}),
   lined AS (${lineUp} FROM stored)
   SELECT 1 / (1 - held.count) FROM (
     SELECT count(*) FROM (SELECT 1 FROM slots WHERE job = ANY(${array("text")}) AND until IS NOT NULL AND until > ? LIMIT 1) AS held
@@ -66,6 +71,14 @@ function insertAll(areAlike: boolean): string {
 
 const insertAlike = insertAll(true);
 const insertUnlike = insertAll(false);
+
+/** Jobs whose ids no others can have had. */
+const insertFresh = (store: string) => `WITH stored AS (${store}) ${lineUp} FROM stored`;
+const insertFreshAlike = insertFresh(storeAll(true));
+const insertFreshUnlike = insertFresh(storeAll(false));
+const insertFreshOne = insertFresh(
+  `INSERT INTO jobs (${columns}) SELECT nextval('events_seq'), i.*, 'pending' FROM (VALUES (${one})) AS i (id) ${told}`,
+);
 
 /** Creates plain jobs, all of them or none: it fails where an id is taken. */
 export function* createAllPlain(
@@ -79,6 +92,25 @@ export function* createAllPlain(
   const lists = areAlike ? alikeColumns(tx, items, first) : columnsOf(tx, items);
   const values = [...lists, lists[0] as string, tx.now];
   yield { sql: areAlike ? insertAlike : insertUnlike, values, raw: true, planned: true };
+  tx.woke.ready = true;
+  return items.map(() => appended);
+}
+
+/** Creates plain jobs whose ids were made for them, all of them or none. */
+export function* createAllFresh(
+  tx: Transaction,
+  items: readonly PlainCreate[],
+): Step<readonly AppendOutcome[]> {
+  const [first] = items;
+  if (first === undefined) return [];
+  let sql = insertFreshOne;
+  let values = items.length === 1 ? columnsOfOne(tx, first) : null;
+  if (values === null) {
+    const areAlike = items.every((item) => isAlike(item, first));
+    sql = areAlike ? insertFreshAlike : insertFreshUnlike;
+    values = areAlike ? alikeColumns(tx, items, first) : columnsOf(tx, items);
+  }
+  yield { sql, values, counted: true, planned: true };
   tx.woke.ready = true;
   return items.map(() => appended);
 }
@@ -98,7 +130,7 @@ const insertOne = `WITH stored AS (
     INSERT INTO jobs (${columns}) SELECT nextval('events_seq'), i.*, 'pending'
     FROM (VALUES (${one})) AS i (id)
     WHERE NOT EXISTS (SELECT 1 FROM slots WHERE job = i.id AND until IS NOT NULL AND until > ?)
-    ON CONFLICT (id) DO NOTHING RETURNING n, id, lane, priority, run_at, created_at, deadline
+    ON CONFLICT (id) DO NOTHING ${told}
   )
   ${lineUp} FROM stored`;
 
@@ -182,9 +214,14 @@ function alikeColumns(
   ];
 }
 
-function* createOne(tx: Transaction, item: PlainCreate): Step<AppendOutcome> {
+/** One create, in the order of its statement's columns. */
+function columnsOfOne(tx: Transaction, item: PlainCreate): readonly SqlValue[] {
   const [id, , , , , ...plain] = item;
-  const values = [id, laneOf(tx, item), ...plain, tx.now];
+  return [id, laneOf(tx, item), ...plain];
+}
+
+function* createOne(tx: Transaction, item: PlainCreate): Step<AppendOutcome> {
+  const values = [...columnsOfOne(tx, item), tx.now];
   const stored = countOf(yield { sql: insertOne, values, counted: true, planned: true });
   if (stored === 0) return exists;
   tx.woke.ready = true;

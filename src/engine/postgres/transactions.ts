@@ -28,8 +28,8 @@ export interface Hints {
    * notifications rest, and then this is told as everything else is.
    */
   ready(): Notice | null;
-  /** Other processes were told of this. */
-  told(woke: PostgresTransaction["woke"]): void;
+  /** Other processes were told of this by that notification. */
+  told(woke: PostgresTransaction["woke"], notice: Notice): void;
 }
 
 export class Transactions {
@@ -67,7 +67,7 @@ export class Transactions {
     const tx = this.begin(this.#database.now());
     const notice = this.#hints.ready();
     const value = await this.#database.runAndNotify(operation(tx), notice);
-    if (notice) this.#hints.told(tx.woke);
+    if (notice) this.#hints.told(tx.woke, notice);
     else this.#hints.tell(tx.woke);
     return value;
   }

@@ -18,6 +18,12 @@ const reconnectMaxMs = 30_000;
  */
 const restMs = 2;
 
+/**
+ * How much longer they rest where creates send them along, if a timer has to end it. The next create of a stream comes within that,
+ * and the notification by itself would cost another connection and a turn of its own.
+ */
+const graceMs = 1;
+
 const topics: readonly WakeTopic[] = ["ready", "ended", "cancel"];
 
 /** What the wake-ups need. */
@@ -42,10 +48,14 @@ export class Wake {
     ended: new Set(),
     cancel: new Set(),
   };
-  readonly #pending = new Set<WakeTopic>();
+  /** What others have not been told, each with the number of its newest hint. */
+  readonly #pending = new Map<WakeTopic, number>();
+  #hints = 0;
   /** Monotonic, and of this process: others are as real as the server, whatever clock the store was given. */
   #restsUntil = Number.NEGATIVE_INFINITY;
   #endRest = () => {};
+  /** Whether the last one was to go along with a create. */
+  #wentAlong = false;
   #sending: Promise<void> | null = null;
   #client: Client | null = null;
   #isListening = false;
@@ -73,7 +83,7 @@ export class Wake {
   /** Tells this process at once, and others with the next notification: one is under way at a time, and then they rest. */
   hint(woke: Woke): void {
     this.hintHere(woke);
-    for (const topic of topics) if (woke[topic]) this.#pending.add(topic);
+    for (const topic of topics) if (woke[topic]) this.#pending.set(topic, ++this.#hints);
     if (this.#pending.size > 0) this.#sending ??= this.#send();
   }
 
@@ -84,11 +94,19 @@ export class Wake {
 
   /**
    * The notification of a topic, for whoever sends it right behind the commit that it tells of. While they rest there is none.
-   * It takes along what others have not been told, which is told again by itself: the sender may fail.
+   * It takes along what others have not been told. That stays to be told until the sender says that it has been sent: it may
+   * fail, or take long.
    */
   notice(topic: WakeTopic): Notice | null {
     if (performance.now() < this.#restsUntil) return null;
-    return this.#noticeOf(new Set([...this.#pending, topic]));
+    this.#wentAlong = true;
+    return this.#noticeOf(new Set([...this.#pending.keys(), topic]));
+  }
+
+  /** A notification was sent: what it took along is told, but for what was hinted at since. */
+  told(notice: Notice): void {
+    for (const [topic, hint] of this.#pending)
+      if (hint <= notice.hints) this.#pending.delete(topic);
   }
 
   /** Tells others what they have not been told, and listens no more. */
@@ -111,10 +129,11 @@ export class Wake {
   async #send(): Promise<void> {
     while (this.#pending.size > 0) {
       const restsMs = this.#isClosed ? 0 : this.#restsUntil - performance.now();
-      if (restsMs > 0) await this.#rest(restsMs);
+      if (restsMs > 0) await this.#rest(restsMs + (this.#wentAlong ? graceMs : 0));
       // A notification that cannot be sent is a hint lost, no more.
       else {
-        const notice = this.#noticeOf(this.#pending);
+        const notice = this.#noticeOf(this.#pending.keys());
+        this.#wentAlong = false;
         this.#pending.clear();
         await this.#options.notify(notice).catch(() => {});
       }
@@ -123,9 +142,10 @@ export class Wake {
   }
 
   /** A notification, after which they rest. */
-  #noticeOf(woke: ReadonlySet<WakeTopic>): Notice {
+  #noticeOf(woke: Iterable<WakeTopic>): Notice {
     this.#restsUntil = performance.now() + restMs;
-    return { channel: this.#options.channel, payload: [this.#sender, ...woke].join(" ") };
+    const payload = [this.#sender, ...woke].join(" ");
+    return { channel: this.#options.channel, payload, hints: this.#hints };
   }
 
   #rest(forMs: number): Promise<void> {

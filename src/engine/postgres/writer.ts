@@ -3,6 +3,7 @@
  * (keys, records, leases that others hold) never holds up what does not. A batch is one transaction;
  * what fails in it is tried alone.
  */
+import type { EventOf } from "../../core/event.js";
 import { type BatchAnswer, Batcher } from "../batching.js";
 import type { Clock } from "../clock.js";
 import {
@@ -30,7 +31,7 @@ import { pruneDeleted } from "./feed.js";
 import { Lanes } from "./lanes.js";
 import { renewLeases } from "./lease.js";
 import { lockInOrder } from "./lock-order.js";
-import { createAllPlain, createPlain } from "./plain-create.js";
+import { createAllFresh, createAllPlain, createPlain } from "./plain-create.js";
 import { unblockPlain } from "./plain-unblock.js";
 import { SharedLeases } from "./shared-leases.js";
 import type { PostgresTransaction } from "./transaction.js";
@@ -87,7 +88,7 @@ export class Writer {
 
   /** Creates plain jobs. */
   create(changes: readonly Change[]): Promise<readonly AppendOutcome[]> {
-    return this.#withLanes(lanesOf(changes), () => this.#creates.call(changes));
+    return this.#withLanes(changes.map(createdLane), () => this.#creates.call(changes));
   }
 
   /** Appends changes of any kind. */
@@ -193,16 +194,18 @@ export class Writer {
 
   /** Plain creates of many callers are one statement. */
   async #createBatch(batch: readonly (readonly Change[])[]): Promise<Answers<AppendOutcome>> {
-    const items = batch.flat().map(plainCreate);
+    const changes = batch.flat();
+    const items = changes.map(plainCreate);
+    const createAll = changes.every(({ isFresh }) => isFresh) ? createAllFresh : createAllPlain;
     // An id that is taken is rare: all are stored at once, and only if that fails each is looked at.
-    for (const create of [createAllPlain, createPlain]) {
+    for (const create of [createAll, createPlain]) {
       try {
         return parted(batch, await this.#transactions.statement((tx) => create(tx, items)));
       } catch (error) {
         if (!isOfOneItem(error)) throw error;
       }
     }
-    return parted(batch, await this.#appendApart(batch.flat(), appendOne));
+    return parted(batch, await this.#appendApart(changes, appendOne));
   }
 
   async #endBatch(batch: readonly (readonly Change[])[]): Promise<Answers<AppendOutcome>> {
@@ -345,6 +348,9 @@ function parted<Item, Answer>(
     return { answer: answers.slice(start, next) };
   });
 }
+
+/** The lane of the job that a plain create makes, to which nothing is added and of which nothing follows. */
+const createdLane = ({ event }: Change) => event as EventOf<"created">;
 
 /** The lanes of the jobs that changes create. */
 function lanesOf(changes: readonly Change[]): readonly LaneParts[] {
