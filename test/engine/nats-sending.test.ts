@@ -26,7 +26,12 @@ function connected({ takesCommands = true, payloadMax = 1_000_000 } = {}) {
       },
     }),
   };
-  return { sender: new Sender(connection as unknown as NatsConnection), commands, published, written };
+  return {
+    sender: new Sender(connection as unknown as NatsConnection),
+    commands,
+    published,
+    written,
+  };
 }
 
 const headers = { "request-id": "r-1", traceparent: "00-1" };
