@@ -1,23 +1,16 @@
-// What one turn asks of JetStream goes as two halves: who waits for the first does not wait for the second.
+// What one turn asks of JetStream goes in parts: who waits for the first does not wait for the others.
 import { Environment, MovableClock } from "millrace/conformance";
 import { expect, it } from "vitest";
 import { MemoryProjectionStore, ProjectionMemory } from "#millrace/engine/projection/memory.js";
 import { openSimulated } from "../simulation/nats/deployment.js";
 import { SimulatedServer, type Wire } from "../simulation/nats/server.js";
 
-it("lets callers go on whose creates are stored while those of others are under way", async () => {
-  const clock = new MovableClock();
+/** A process on a server, and what comes between its publishes and the server. */
+function creatorOver(publish: (what: string) => Promise<void>, clock = new MovableClock()) {
   const server = new SimulatedServer({ time: () => clock.monotonic() });
-  let sent = 0;
-  let letGo = () => {};
-  const secondHalf = new Promise<void>((resolve) => {
-    letGo = resolve;
-  });
   const wire: Wire = {
     request: async (what, work) => {
-      if (!what.startsWith("publish ")) return work();
-      sent += 1;
-      if (sent > 2) await secondHalf;
+      if (what.startsWith("publish ")) await publish(what);
       return work();
     },
     send: (_what, work) => work(),
@@ -27,7 +20,19 @@ it("lets callers go on whose creates are stored while those of others are under 
   };
   const store = () => new MemoryProjectionStore(clock, new ProjectionMemory());
   const engine = openSimulated(server, { clock, session: "creator", store, isOld: false, wire });
-  const creator = new Environment(engine, clock, async () => engine);
+  return new Environment(engine, clock, async () => engine);
+}
+
+it("lets callers go on whose creates are stored while those of others are under way", async () => {
+  let sent = 0;
+  let letGo = () => {};
+  const secondHalf = new Promise<void>((resolve) => {
+    letGo = resolve;
+  });
+  const creator = creatorOver(async () => {
+    sent += 1;
+    if (sent > 2) await secondHalf;
+  });
   const [first, second, ...others] = Array.from({ length: 4 }, () =>
     creator.create({ type: "mail" }),
   );
@@ -35,4 +40,36 @@ it("lets callers go on whose creates are stored while those of others are under 
   expect(sent).toBe(4);
   letGo();
   expect(await Promise.all(others)).toHaveLength(2);
+});
+
+it("sends what many have asked for while others of the same turn get theirs ready", async () => {
+  let sent = 0;
+  const creator = creatorOver(async () => {
+    sent += 1;
+  });
+  const sentAfter: number[] = [];
+  const creates = Array.from({ length: 20 }, () => {
+    const create = creator.create({ type: "mail" });
+    sentAfter.push(sent);
+    return create;
+  });
+  expect(sentAfter.slice(6, 9)).toEqual([0, 8, 8]);
+  expect(sentAfter.at(-1)).toBe(16);
+  expect(await Promise.all(creates)).toHaveLength(20);
+  expect(sent).toBe(20);
+});
+
+it("lets many wait for each other where a server takes long for each message", async () => {
+  const clock = new MovableClock();
+  const batches: number[] = [];
+  const creator = creatorOver(async (what) => {
+    batches.push(what.split(", ").length);
+    clock.advance(1);
+  }, clock);
+  const createAll = () =>
+    Promise.all(Array.from({ length: 20 }, () => creator.create({ type: "mail" })));
+  for (let round = 0; round < 5; round++) await createAll();
+  batches.length = 0;
+  await createAll();
+  expect(batches).toEqual([20]);
 });

@@ -67,11 +67,13 @@ describe("the pace of a server", () => {
   it("lets many messages go one by one where each is cheap", async () => {
     const server = new TimedServer(0.03, 3);
     expect(await server.send(400, 100)).toBe(100);
+    expect(server.pace.isQuick).toBe(true);
   });
 
   it("sends many messages together where each is dear", async () => {
     const server = new TimedServer(0.2, 3);
     expect(await server.send(400, 100)).toBeLessThan(10);
+    expect(server.pace.isQuick).toBe(false);
   });
 
   it("sends few messages together, too, where each goes to the disk", async () => {

@@ -8,6 +8,8 @@ import { Sender } from "#millrace/engine/nats/sending.js";
 /** A connection that keeps what it is given: commands as they go over the wire, and messages that the library is to send. */
 function connected({ takesCommands = true, payloadMax = 1_000_000 } = {}) {
   const commands: string[] = [];
+  /** How many commands there were when the library was to write them at once. */
+  const written: number[] = [];
   const published: unknown[] = [];
   const connection = {
     info: { max_payload: payloadMax },
@@ -20,10 +22,16 @@ function connected({ takesCommands = true, payloadMax = 1_000_000 } = {}) {
     ...(takesCommands && {
       protocol: {
         sendCommand: (command: Uint8Array) => commands.push(Buffer.from(command).toString()),
+        flushPending: () => written.push(commands.length),
       },
     }),
   };
-  return { sender: new Sender(connection as unknown as NatsConnection), commands, published };
+  return {
+    sender: new Sender(connection as unknown as NatsConnection),
+    commands,
+    published,
+    written,
+  };
 }
 
 const headers = { "request-id": "r-1", traceparent: "00-1" };
@@ -57,6 +65,24 @@ test("messages of one turn are one command, with their lengths in bytes", () => 
       `HPUB a.b inbox.4-0 ${length} ${length + 7}\r\n${comparedHeaders}\r\n\r\ngrüße\r\n` +
       `HPUB z ${zero.length} ${zero.length + 2}\r\n${zero}{}\r\n`,
   ]);
+});
+
+test("what is worth a write of its own is written before the turn ends, and the rest at its end", async () => {
+  const { sender, commands, written } = connected();
+  sender.send({ subject: "x", body: "1" });
+  sender.sendEarly();
+  expect(written).toEqual([]);
+  sender.send({ subject: "x", body: "2".repeat(5_000) });
+  sender.sendEarly();
+  expect(written).toEqual([1]);
+  sender.send({ subject: "x", body: "3" });
+  sender.sendEarly();
+  await new Promise((resolve) => setImmediate(resolve));
+  expect(commands).toEqual([
+    `PUB x 1\r\n1\r\nPUB x 5000\r\n${"2".repeat(5_000)}\r\n`,
+    "PUB x 1\r\n3\r\n",
+  ]);
+  expect(written).toEqual([1]);
 });
 
 test("what was handed over is not written to again, however much follows", () => {

@@ -19,6 +19,12 @@ import type { Subjects } from "./subjects.js";
 const batchMessagesMax = 500;
 const batchLengthMax = 4 * 1024 * 1024;
 
+/**
+ * When so many have asked in a turn, what they asked for goes out while others of the turn are still getting theirs ready,
+ * so that the server has something to do meanwhile.
+ */
+const partMax = 8;
+
 /** How often a publish whose reply was lost is looked up and sent again. */
 const lostRepliesMax = 5;
 
@@ -130,13 +136,19 @@ export class Log {
   /** Appends events, each by itself. They share what waits for them, because that costs more than the events. */
   appendEach(items: readonly Appended[]): Promise<readonly EachPublication[]> {
     return new Promise((tell) => {
-      if (this.#asked.push({ items, tell }) === 1) queueMicrotask(() => this.#goOut());
+      const waiting = this.#asked.push({ items, tell });
+      if (waiting === 1) queueMicrotask(() => this.#goOut(2));
+      else if (waiting >= partMax && this.#pace.isQuick) this.#goOut(1);
     });
   }
 
-  /** Sends what was asked for in a turn. Where others wait for a batch already, it goes with them. */
-  #goOut(): void {
+  /**
+   * Sends what was asked for in a turn, or by now, in one or two parts. Where others wait for a batch already, it goes with
+   * them.
+   */
+  #goOut(parts: 1 | 2): void {
     const asked = this.#asked;
+    if (asked.length === 0) return;
     this.#asked = [];
     let count = 0;
     for (const { items } of asked) count += items.length;
@@ -146,7 +158,7 @@ export class Log {
       return;
     }
     // Who asked for the first half goes on while the server stores the second.
-    const half = Math.ceil(asked.length / 2);
+    const half = Math.ceil(asked.length / parts);
     this.#sendEach(asked.slice(0, half));
     if (half < asked.length) this.#sendEach(asked.slice(half));
   }

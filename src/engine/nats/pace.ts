@@ -54,6 +54,11 @@ export class Pace {
     this.#takesBatches = takesBatches;
   }
 
+  /** Whether the server stores messages alone as they come, so that none of them gains by waiting for others. */
+  get isQuick(): boolean {
+    return this.#aloneMs < quickMs || !this.#takesBatches;
+  }
+
   /** Whether so many more messages are there one by one no later than as a batch. */
   goesAlone(count: number): boolean {
     if (this.#takesBatches && this.#aloneMs < quickMs)

@@ -102,6 +102,7 @@ export class Requests {
       const error = this.#sender.send(requests[index] as Sent, reply, index, more);
       if (error !== null && this.#isFirst(call, waiting, index)) asker.failed(error, index);
     }
+    this.#sender.sendEarly();
   }
 
   /** Whether the store is about to be closed, so that nothing is worth asking twice. */

@@ -15,9 +15,10 @@ export type Sent = Pick<OutgoingMessage, "subject" | "body"> & Partial<OutgoingM
 interface Protocol {
   readonly noMorePublishing?: boolean;
   sendCommand?(command: Uint8Array): void;
+  flushPending?(): void;
 }
 
-type Commanding = Required<Pick<Protocol, "sendCommand">>;
+type Commanding = Protocol & Required<Pick<Protocol, "sendCommand">>;
 
 /** What no subject of a command holds: it would end there, or be longer than its text. */
 const unusual = /[^\x21-\x7e]/;
@@ -29,6 +30,9 @@ const lineEnd = "\r\n";
 
 /** How many bytes are kept ready to be written to. */
 const roomLength = 256 * 1024;
+
+/** How many bytes are worth a write of their own. */
+const earlyLength = 4 * 1024;
 
 /** More than the first line of a command takes besides subjects. */
 const lineLengthMax = 64;
@@ -77,13 +81,23 @@ export class Sender {
     if (this.#isDue) return null;
     this.#isDue = true;
     // A tick comes when no promise has anything left to do.
-    process.nextTick(() => this.flush());
+    process.nextTick(() => {
+      this.#isDue = false;
+      this.flush();
+    });
     return null;
+  }
+
+  /** Sends what waits for the end of the turn if it is worth a write of its own: the server has something to do meanwhile. */
+  sendEarly(): void {
+    if (this.#writing.length < earlyLength) return;
+    this.flush();
+    // The library would write after the steps of all promises that are due by now.
+    this.#protocol()?.flushPending?.();
   }
 
   /** Sends what waits for the end of the turn. */
   flush(): void {
-    this.#isDue = false;
     const written = this.#writing.take();
     if (written !== null) this.#protocol()?.sendCommand(written);
   }

@@ -26,6 +26,11 @@ export class Writing {
     this.#end = 0;
   }
 
+  /** How many bytes were written since some were last taken. */
+  get length(): number {
+    return this.#end - this.#begin;
+  }
+
   /** Takes what was written since the last time; `null` where nothing was. */
   take(): Buffer | null {
     if (this.#begin === this.#end) return null;
