@@ -43,8 +43,10 @@ export class Claims {
   readonly #options: ClaimsOptions;
   readonly #lanes: Lanes;
   #isStarted = false;
-  readonly #underWay = new Set<Promise<void>>();
-  /** The places that the claims under way have asked for. */
+  /** Claims until they have been seen to, which is a moment after they were answered. */
+  readonly #carriedOut = new Set<Promise<void>>();
+  /** How many claims wait for their answers, and the places that they have asked for. */
+  #underWay = 0;
   #asked = 0;
   /** The last claim got all that it asked for of some lane, so that there is probably more. */
   #isBusy = false;
@@ -71,13 +73,13 @@ export class Claims {
     this.#isStarted = false;
     this.#sleepNoMore();
     this.#stopListening?.();
-    await Promise.all(this.#underWay);
+    await Promise.all(this.#carriedOut);
   }
 
   /** There may be a job to claim: a place came free, or the store gave a hint. */
   poke(): void {
     this.#pollMs = pollMinMs;
-    const isOpen = this.#underWay.size < (this.#isBusy ? claimsMax : 1);
+    const isOpen = this.#underWay < (this.#isBusy ? claimsMax : 1);
     if (isOpen) this.#claim();
     else this.#again = true;
   }
@@ -89,12 +91,13 @@ export class Claims {
     this.#sleepNoMore();
     this.#again = false;
     this.#reserve(ask, 1);
-    const claim = this.#carryOut(ask).finally(() => this.#underWay.delete(claim));
-    this.#underWay.add(claim);
+    const claim = this.#carryOut(ask).finally(() => this.#carriedOut.delete(claim));
+    this.#carriedOut.add(claim);
   }
 
-  /** Counts the places that a claim asks for, or no longer asks for, as taken. */
+  /** Counts a claim as under way, and the places that it asks for as taken; or no longer. */
   #reserve(ask: ClaimAsk, sign: 1 | -1): void {
+    this.#underWay += sign;
     this.#asked += sign * ask.limit;
     for (const { lane, free } of ask.lanes) {
       const asked = this.#lanes.get(lane);
@@ -197,7 +200,7 @@ export class Claims {
     this.#sleepNoMore();
     this.#callOff = this.#options.runtime.clock.after(delayMs, () => {
       this.#callOff = undefined;
-      if (this.#underWay.size === 0) this.#claim();
+      if (this.#underWay === 0) this.#claim();
     });
   }
 

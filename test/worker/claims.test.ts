@@ -114,6 +114,29 @@ it("fills all its places at once, although one claim takes only a part", async (
   expect(workshop.count("claim")).toBe(3);
 });
 
+it("asks for more beside the outcomes of a full claim, also where handlers return at once", async () => {
+  const workshop = shop();
+  let underWay = 0;
+  const most = { beforeOutcomes: 0, withOutcomes: 0 };
+  let isSettled = false;
+  const { claim, settle } = workshop.engine;
+  workshop.engine.claim = async (ask) => {
+    underWay++;
+    const when = isSettled ? "withOutcomes" : "beforeOutcomes";
+    most[when] = Math.max(most[when], underWay);
+    const answer = await claim.call(workshop.engine, ask);
+    underWay--;
+    return answer;
+  };
+  workshop.engine.settle = (changes) => {
+    isSettled = true;
+    return settle.call(workshop.engine, changes);
+  };
+  for (let index = 0; index < 300; index++) await workshop.create("many");
+  await workshop.start({ many: () => {} });
+  expect(most).toEqual({ beforeOutcomes: 1, withOutcomes: 2 });
+});
+
 it("asks again when a job came while it was asking", async () => {
   const workshop = shop();
   const claim = workshop.engine.claim.bind(workshop.engine);
