@@ -23,10 +23,11 @@ const claimShareMax = 1 / 3;
 const claimSmall = 50;
 
 /**
- * How many claims may be under way. While jobs come in full batches, a second one goes to the store
- * together with the outcomes of the batch before, so that one commit serves both.
+ * How many claims may be under way while jobs come in full batches. One goes to the store together with
+ * the outcomes of the batch before, so that one commit serves both, and where a claim takes several steps,
+ * the store has the others to see to while this process is busy with one.
  */
-const claimsMax = 2;
+const claimsMax = 3;
 
 /** What the loop needs to know and to tell. */
 export interface ClaimsOptions {
