@@ -52,8 +52,11 @@ export const keeperDefaults: Required<KeeperTimings> = {
   tombstoneMs: 7 * 24 * 60 * 60 * 1_000,
 };
 
-/** When a new leader applies retention first: it has waited for longer, and what runs out by the second has not. */
-const pruneFirstMs = 5_000;
+/**
+ * When a new leader applies retention first: it has waited for longer, and what runs out by the second has not. Retention
+ * asks for counts, and a leader that has just started may have a burst of work before it.
+ */
+const pruneFirstMs = 15_000;
 
 /** How many times as long as a look for blocked jobs took the keeper waits before the next. */
 const resolvePauseShare = 5;
