@@ -6,8 +6,9 @@
 import type { Clock } from "../engine/clock.js";
 import type { Logger } from "../engine/logger.js";
 
-/** How long an answer holds. */
+/** How long an answer holds, and from when on the next is asked for, so that a busy process never waits for one. */
 const freshMs = 5_000;
+const aheadMs = 2_500;
 
 /** What is known of the demand. */
 export interface EncryptionDemand {
@@ -47,12 +48,12 @@ class AcceptedDemand implements EncryptionDemand {
   }
 
   look(): Promise<void> | undefined {
-    if (this.#looking === undefined && this.#parts.clock.monotonic() - this.#lookedAt < freshMs)
-      return undefined;
+    const ageMs = this.#parts.clock.monotonic() - this.#lookedAt;
+    if (ageMs < aheadMs) return undefined;
     this.#looking ??= this.#look().finally(() => {
       this.#looking = undefined;
     });
-    return this.#looking;
+    return ageMs < freshMs ? undefined : this.#looking;
   }
 
   async #look(): Promise<void> {

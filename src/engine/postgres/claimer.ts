@@ -9,7 +9,7 @@ import type { Step } from "../sql/statement.js";
 import { claimJobs, countUnderLock } from "./claim.js";
 import { Marks } from "./marks.js";
 import { claimPlain, type PlainClaim } from "./plain-claim.js";
-import type { SharedLeases } from "./shared-leases.js";
+import { type SharedLeases, sharedMin } from "./shared-leases.js";
 import type { PostgresTransaction } from "./transaction.js";
 import type { Transactions } from "./transactions.js";
 
@@ -26,6 +26,8 @@ export class Claimer {
   readonly #marks = new Marks();
   /** The last claim found fewer jobs than it asked for. */
   #isIdle = false;
+  /** It found few, too, so that few are expected of the next. */
+  #isQuiet = false;
   #sweptAt = Number.NEGATIVE_INFINITY;
   /** A claim that found jobs sweeps no sooner than this. The first claims of a busy process so are not held up. */
   #isLateFrom = performance.now() + sweepLateMs;
@@ -39,10 +41,11 @@ export class Claimer {
   async claim(ask: ClaimAsk): Promise<ClaimAnswer> {
     const mayLook = this.#isIdle;
     const isLate = mayLook && performance.now() >= this.#isLateFrom;
-    let answer = isLate ? await this.#sweep(ask) : await this.#claimAtOnce(ask);
+    let answer = isLate ? await this.#sweep(ask) : await this.#claimAtOnce(ask, this.#isQuiet);
     const foundNone = answer.jobs.length === 0;
     if (mayLook && foundNone && this.#isSweepDue()) answer = await this.#sweep(ask);
     this.#isIdle = answer.jobs.length < ask.limit;
+    this.#isQuiet = this.#isIdle && answer.jobs.length < sharedMin;
     return answer;
   }
 
@@ -56,13 +59,16 @@ export class Claimer {
     return this.#claimInSteps(ask, true);
   }
 
-  async #claimAtOnce(ask: ClaimAsk): Promise<ClaimAnswer> {
-    const take = (tx: PostgresTransaction) => this.#takeFirst(tx, ask);
-    const { answer, isWhole } = await this.#transactions.again(take, "claim");
-    if (isWhole) return answer;
+  async #claimAtOnce(ask: ClaimAsk, isFew: boolean): Promise<ClaimAnswer> {
+    const take = (tx: PostgresTransaction) => this.#takeFirst(tx, ask, isFew);
+    const { answer, follow } = await this.#transactions.again(take, "claim");
+    if (follow === "nothing") return answer;
     const { jobs } = answer;
+    const rest = withoutTaken(ask, jobs);
     try {
-      const more = await this.#claimInSteps(withoutTaken(ask, jobs), false);
+      const more = await (follow === "any"
+        ? this.#claimAtOnce(rest, false)
+        : this.#claimInSteps(rest, false));
       return { jobs: [...jobs, ...more.jobs], nextDueAt: more.nextDueAt };
     } catch (error) {
       // What was taken is the worker's already, whatever became of the rest.
@@ -72,12 +78,12 @@ export class Claimer {
   }
 
   /** Where lanes with caps had jobs before, these are counted first, unless lanes compete for the places of one. */
-  *#takeFirst(tx: PostgresTransaction, ask: ClaimAsk): Step<PlainClaim> {
+  *#takeFirst(tx: PostgresTransaction, ask: ClaimAsk, isFew: boolean): Step<PlainClaim> {
     const lanes = openLanes(tx, ask);
     const left: CapsLeft = new Map();
     const lined = lanes.filter(({ number }) => this.#marks.isLined(number));
     if (lined.length > 0 && !haveSharedCap(lanes)) yield* countUnderLock(tx, lined, left);
-    const memory = { marks: this.#marks, sharedLeases: this.#sharedLeases };
+    const memory = { marks: this.#marks, sharedLeases: this.#sharedLeases, isFew };
     return yield* claimPlain(tx, ask, lanes, left, memory);
   }
 

@@ -49,12 +49,8 @@ const asked = `SELECT i.*, c.now,
 /** The logs of the jobs that have more than their creation, each behind the job's number. */
 const takenLogs = `${joined(`r.n || E'\\x1e' || (${logAsJson("r.n")})`)} FILTER (WHERE r.version > 1 OR r.noted = 1)`;
 
-/**
- * A row that changed after the statement began is locked as it is now but cannot be deleted, so that everything follows from
- * what was deleted. All are deleted in one scan of where they lie, which gives them in no order. The log of a job that was
- * tried before comes as JSON; the creation of each stands in its wide row.
- */
-const take = `WITH asked AS MATERIALIZED (${asked}),
+/** The first in line of each lane, locked; none where something has to come first. */
+const find = `WITH asked AS MATERIALIZED (${asked}),
   outlook AS MATERIALIZED (
     SELECT min(due_at) AS due_at, bool_or(lined AND NOT paused) AS lined, min(now) AS now,
       (SELECT min(until) FROM slots WHERE until IS NOT NULL) AS lapses_at
@@ -67,9 +63,23 @@ const take = `WITH asked AS MATERIALIZED (${asked}),
       LIMIT CASE WHEN i.paused OR o.lined OR o.due_at <= o.now OR o.lapses_at <= o.now THEN 0 ELSE i.places END
       FOR UPDATE SKIP LOCKED
     ) AS r
-  ),
+  )`;
+
+/** Where the jobs that were found lie, in the order of claims. */
+const firstFound = "ARRAY(SELECT lies FROM found ORDER BY rank, run_at, id LIMIT ?::int)";
+
+/** What there is to know of lanes whether or not they gave jobs. */
+const outlookColumns =
+  "(SELECT count(*) FROM found), o.due_at, o.lapses_at, CASE WHEN o.lined THEN 1 END";
+
+/**
+ * A row that changed after the statement began is locked as it is now but cannot be deleted, so that everything follows from
+ * what was deleted. All are deleted in one scan of where they lie, which gives them in no order. The log of a job that was
+ * tried before comes as JSON; the creation of each stands in its wide row.
+ */
+const take = `${find},
   gone AS (
-    DELETE FROM ready WHERE ctid = ANY(ARRAY(SELECT lies FROM found ORDER BY rank, run_at, id LIMIT ?::int))
+    DELETE FROM ready WHERE ctid = ANY(${firstFound})
       AND (deadline IS NULL OR deadline > greatest(?::bigint, run_at))
     RETURNING n, id, lane, rank, run_at, run, deadline, key, key_max, version, tries, token, state, noted,
       greatest(?::bigint, run_at) AS at, version = 1 AND state = 'pending' AND run_at <= ?::bigint AS is_first
@@ -100,7 +110,7 @@ const take = `WITH asked AS MATERIALIZED (${asked}),
     SELECT n, 'started', version + 1, run, tries + 1, 'active', state, at, ?::text || n, ?::text,
       '{"token":' || token + 1 || ',"worker":' || ?::text || '}' FROM gone WHERE NOT is_first
   )
-  SELECT (SELECT count(*) FROM found), o.due_at, o.lapses_at, CASE WHEN o.lined THEN 1 END, s.seq,
+  SELECT ${outlookColumns}, s.seq,
     CASE WHEN s.jobs <> t.numbers THEN array_to_string(s.jobs, E'\\x1f') END, (SELECT lane FROM whole), t.lanes,
     CASE WHEN s.jobs <> t.numbers OR t.logs IS NOT NULL THEN array_to_string(t.numbers, E'\\x1f') END, t.logs, ${takenNames}
   FROM outlook o LEFT JOIN shared s ON true, (
@@ -109,10 +119,49 @@ const take = `WITH asked AS MATERIALIZED (${asked}),
     LEFT JOIN LATERAL (SELECT context, created_at, created_body FROM jobs WHERE n = r.n OFFSET 0) AS j ON true
   ) AS t`;
 
-/** What a claim gave, and whether that is all that there is to claim, so that none has to follow. */
+/**
+ * The same for few jobs that were never tried, as they come to a worker that has nothing to do. The server sets up every part
+ * of a statement whether or not it meets a row, which for one job takes longer than to carry it out.
+ */
+const takeFew = `${find},
+  gone AS (
+    DELETE FROM ready WHERE ctid = ANY(${firstFound})
+      AND version = 1 AND state = 'pending' AND noted = 0 AND run_at <= ?::bigint AND (deadline IS NULL OR deadline > ?::bigint)
+    RETURNING n, id, lane, rank, run_at, run, deadline, key, key_max
+  ),
+  round AS (
+    INSERT INTO rounds (name, version, run, tries, state, previous, at, id, actor, body, size, jobs)
+    SELECT 'started', 2, 1, 1, 'active', 'pending', ?::bigint, ?::text, ?::text, '{"token":1,"worker":' || ?::text || '}',
+      count(*), array_agg(n) FROM gone HAVING count(*) > 0 RETURNING seq
+  ),
+  leased AS (
+    INSERT INTO leases (id, n, lane, rank, run_at, run, deadline, key, key_max, version, tries, token, until, capped,
+      worker, started_at, updated_at, heartbeat_at, cancel, blocked, started)
+    SELECT g.id, g.n, g.lane, g.rank, g.run_at, g.run, g.deadline, g.key, g.key_max, 2, 1, 1,
+      i.now + i.lease_ms, i.capped, ?::text, i.now, i.now, i.now, 0, 0, r.seq
+    FROM round r, gone g JOIN asked i USING (lane)
+  )
+  SELECT ${outlookColumns}, NULL, NULL, NULL, t.lanes, NULL, NULL, ${takenNames}
+  FROM outlook o, (
+    SELECT ${joined("r.lane::text")} AS lanes, ${takenLists} FROM gone r
+    LEFT JOIN LATERAL (SELECT context, created_at, created_body FROM jobs WHERE n = r.n OFFSET 0) AS j ON true
+  ) AS t`;
+
+/** How many jobs are few: fewer than share a lease. */
+const fewMax = sharedMin - 1;
+
+/** What a claim gave, and what has to follow: nothing, a claim of any jobs, or one that goes step by step. */
 export interface PlainClaim {
   readonly answer: ClaimAnswer;
-  readonly isWhole: boolean;
+  readonly follow: "nothing" | "any" | "steps";
+}
+
+/** What a claim goes by besides what is asked of it. */
+export interface ClaimMemory {
+  readonly marks: Marks;
+  readonly sharedLeases: SharedLeases;
+  /** Few jobs are expected. */
+  readonly isFew: boolean;
 }
 
 /** Claims jobs of lanes that are known. `left` holds what caps leave; a lane with a cap that is not counted gives no job. */
@@ -121,15 +170,19 @@ export function* claimPlain(
   ask: ClaimAsk,
   lanes: readonly OpenLane[],
   left: CapsLeft,
-  { marks, sharedLeases }: { readonly marks: Marks; readonly sharedLeases: SharedLeases },
+  { marks, sharedLeases, isFew }: ClaimMemory,
 ): Step<PlainClaim> {
+  const limit = isFew ? Math.min(ask.limit, fewMax) : ask.limit;
   const starts = lanes.map(({ number }) => marks.from(number));
   const places = lanes.map(({ free, caps }) =>
-    Math.max(Math.min(free, ask.limit, ...caps.map((scope) => left.get(scope) ?? 0)), 0),
+    Math.max(Math.min(free, limit, ...caps.map((scope) => left.get(scope) ?? 0)), 0),
   );
-  const values = valuesOf(tx, ask, columnsOf(lanes, places, left, starts));
+  const columns = columnsOf(lanes, places, left, starts);
+  const statement = isFew
+    ? { sql: takeFew, values: fewValues(tx, ask.worker, limit, columns) }
+    : { sql: take, values: valuesOf(tx, ask, columns) };
   const startedAt = performance.now();
-  const [row] = arrays<ClaimRow>(yield { sql: take, values, raw: true, planned: true, last: true });
+  const [row] = arrays<ClaimRow>(yield { ...statement, raw: true, planned: true, last: true });
   const tookMs = performance.now() - startedAt;
   if (!row) throw new Error("A claim gave no word of its lanes.");
   const [found, dueAt, lapsesAt, isLined] = row;
@@ -144,17 +197,16 @@ export function* claimPlain(
   }
   const next = Math.min(dueAt ?? never, lapsesAt ?? never);
   // The rest stays locked until the end, and who looks meanwhile does not see it.
-  if (found > ask.limit) tx.woke.ready = true;
+  if (found > limit) tx.woke.ready = true;
   const isShort = starts.some(
     (mark, place) => mark !== null && (counts[place] ?? 0) < (places[place] ?? 0),
   );
-  const isWhole =
-    isLined === null &&
-    next > tx.now &&
-    jobs.length === Math.min(found, ask.limit) &&
-    (jobs.length === ask.limit || !isShort);
+  const isHeldUp = isLined !== null || next <= tx.now;
+  const isAll = jobs.length === Math.min(found, limit) && (jobs.length === limit || !isShort);
   const nextDueAt = jobs.length < ask.limit && Number.isFinite(next) ? next : null;
-  return { answer: { jobs, nextDueAt }, isWhole };
+  const isWhole = isAll && (!isFew || jobs.length < limit || limit === ask.limit);
+  const follow = isHeldUp ? "steps" : isWhole ? "nothing" : isFew ? "any" : "steps";
+  return { answer: { jobs, nextDueAt }, follow };
 }
 
 const never = Number.POSITIVE_INFINITY;
@@ -188,9 +240,23 @@ function valuesOf(
   // What a round has no place for is claimed step by step.
   const limit = Math.min(ask.limit, roundMax);
   const { now } = tx;
-  // The id of each event ends with the number of its job.
-  const event = [`${tx.eventId()}.`, `worker:${ask.worker}`, JSON.stringify(ask.worker)];
+  const event = eventOf(tx, ask.worker);
   return [now, ...columns, limit, now, now, now, now, ...event, ask.worker, ask.worker, ...event];
+}
+
+function fewValues(
+  tx: PostgresTransaction,
+  worker: string,
+  limit: number,
+  columns: readonly string[],
+): readonly SqlValue[] {
+  const { now } = tx;
+  return [now, ...columns, limit, now, now, now, ...eventOf(tx, worker), worker];
+}
+
+/** What the events of a claim share. The id of each ends with the number of its job. */
+function eventOf(tx: PostgresTransaction, worker: string): readonly string[] {
+  return [`${tx.eventId()}.`, `worker:${worker}`, JSON.stringify(worker)];
 }
 
 /** The jobs of a claim, in its order. */
