@@ -23,11 +23,11 @@ const claimShareMax = 1 / 3;
 const claimSmall = 50;
 
 /**
- * How many claims may be under way while jobs come in full batches. Most go to the store together with the outcomes of a
- * batch before, so that one commit serves both. The handlers of one batch run while the store is busy with another, and
- * where a claim takes several steps, it has a third to see to.
+ * How many claims may be under way while jobs come in full batches. Each goes to the store together with the outcomes of the
+ * batch before, so that one commit serves both; and there are two such batches, so that the handlers of one run while the
+ * store is busy with the other.
  */
-const claimsMax = 3;
+const claimsMax = 2;
 
 /** What the loop needs to know and to tell. */
 export interface ClaimsOptions {

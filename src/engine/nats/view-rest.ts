@@ -9,7 +9,7 @@ import type { Clock } from "../clock.js";
 const lingerMs = 100;
 
 /** How far in time the view may fall behind while this process is busy. */
-export const restMaxMs = 10_000;
+export const restMaxMs = 5_000;
 
 /** From so many events on that this process stores in a second it is busy. They are counted over no less time than this. */
 const busyPerSecond = 1_000;
