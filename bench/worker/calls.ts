@@ -6,7 +6,7 @@ export interface Usage {
   readonly processorMs: number;
   /** The most memory that the process has held so far. */
   readonly memoryMaxMb: number;
-  /** The 99th percentile of the delay of the process's event loop since the last start. */
+  /** The 99th percentile of the delay of the process's event loop since the first job after the last start, where jobs are counted. */
   readonly loopDelayMs: number;
 }
 

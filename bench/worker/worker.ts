@@ -6,7 +6,7 @@ import { watchLoopDelay } from "./loop-delay.js";
 
 const kibibytesPerMebibyte = 1_024;
 const microsecondsPerMillisecond = 1_000;
-/** How often counts are told. */
+/** How long after an entry the count is told. */
 const tellPauseMs = 2;
 
 /** Makes a worker on a store, not opened yet. */
@@ -19,17 +19,20 @@ export function createWorker(
   let host: WorkerHost | undefined;
   let untold = 0;
   let telling: NodeJS.Timeout | undefined;
-  let loopDelayMs = () => 0;
+  let loopDelayMs: (() => number) | undefined;
 
+  // Whoever watches sets timers of its own. There are none before the first job, so that an idle worker is idle.
   const onEntry = {
     count: () => {
+      loopDelayMs ??= watchLoopDelay();
       untold += 1;
+      if (untold === 1) telling = setTimeout(tellCount, tellPauseMs);
     },
     each: (number: number) => listener.onEntry({ number, at: now() }),
   }[watch];
 
   function tellCount(): void {
-    if (untold > 0) listener.onCount(untold);
+    listener.onCount(untold);
     untold = 0;
   }
 
@@ -38,8 +41,7 @@ export function createWorker(
       host = await openHost(url, onEntry);
     },
     async start() {
-      loopDelayMs = watchLoopDelay();
-      telling = setInterval(tellCount, tellPauseMs);
+      loopDelayMs = undefined;
       await host?.start();
     },
     async usage() {
@@ -47,11 +49,12 @@ export function createWorker(
       return {
         processorMs: (user + system) / microsecondsPerMillisecond,
         memoryMaxMb: process.resourceUsage().maxRSS / kibibytesPerMebibyte,
-        loopDelayMs: loopDelayMs(),
+        loopDelayMs: loopDelayMs?.() ?? 0,
       };
     },
     async stop() {
-      clearInterval(telling);
+      clearTimeout(telling);
+      untold = 0;
       await host?.stop();
     },
   };
