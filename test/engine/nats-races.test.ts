@@ -4,6 +4,7 @@ import type { Environment } from "millrace/conformance";
 import { describe, expect, it } from "vitest";
 import { ids, tally } from "#millrace/conformance/environment.js";
 import type { Job } from "#millrace/core/job.js";
+import { StoreUnavailable } from "#millrace/engine/errors.js";
 import {
   Deployment,
   drain,
@@ -248,6 +249,29 @@ describe("an answer that is lost", () => {
     for (const { job } of changes)
       expect(await names(process, job.id)).toEqual(["created", "started", "completed"]);
     await deployment.env.nothingClaimable();
+  });
+
+  it("to a creation is looked up when its job has run and is deleted by then", async () => {
+    const deployment = await Deployment.make();
+    const { env } = deployment;
+    const isCreation = stores("created");
+    let isDone = false;
+    const process = await deployment.process(async (step, go) => {
+      const answer = await go();
+      if (isDone || !isCreation(step)) return answer;
+      isDone = true;
+      const job = await env.claimOne();
+      await env.complete(job);
+      env.clock.advance(1);
+      await env.command(job.id, { command: "delete", reason: "over" });
+      throw new StoreUnavailable({ url: "nats:", message: "The answer was lost." });
+    });
+    const creation = process.creation();
+    expect((await process.append(creation)).outcome).toBe("appended");
+    expect((await process.append(process.creation({ id: creation.job.id }))).outcome).toBe(
+      "appended",
+    );
+    expect(await drain(env)).toEqual([creation.job.id]);
   });
 
   it("to a place under a key does no harm to the next create", async () => {

@@ -49,6 +49,8 @@ export interface SimulatedStore {
   weather(random: Random): Weather;
   /** A blow to the store itself; gives what it was. */
   readonly strike?: (random: Random) => string;
+  /** How long it may take until somebody else does what a process did for all that is gone. */
+  readonly takeoverMs?: number;
   /** What is wrong with the store itself when all is over, in sentences. */
   readonly check?: () => Promise<readonly string[]>;
 }

@@ -207,7 +207,7 @@ async function heal(world: World, callers: CallersLedger): Promise<boolean> {
   }
   const isHealed = await allEnded(world.engine);
   // Slots of jobs that ended from outside are held until their leases run out.
-  await world.fake.advance(2 * leaseMs + pollMaxMs);
+  await world.fake.advance(Math.max(2 * leaseMs + pollMaxMs, world.store.takeoverMs ?? 0));
   for (const { process } of [...world.crews]) process.end();
   operator.process.end();
   return isHealed;

@@ -68,14 +68,9 @@ export function withoutLateNotes(events: readonly JobEvent[]): readonly JobEvent
 }
 
 async function readAll(engine: Engine): Promise<readonly JobEvent[]> {
-  const head = await engine.head();
   const events: JobEvent[] = [];
-  if (head === "0") return events;
-  const stop = new AbortController();
-  for await (const { cursor, event } of engine.tail(null, stop.signal)) {
-    events.push(event);
-    if (cursor === head) stop.abort();
-  }
+  const { signal } = new AbortController();
+  for await (const { event } of engine.tail(null, signal, "stored")) events.push(event);
   return events;
 }
 

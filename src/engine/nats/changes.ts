@@ -11,7 +11,7 @@ import type { AppendOutcome, Change, WakeTopic } from "../engine.js";
 import { isStoreError } from "../errors.js";
 import { blockerRefusal } from "./blockers.js";
 import { appendWithRecords, type BoundOutcome } from "./bound-records.js";
-import { type LoggedJob, messageOf } from "./entry.js";
+import { deleting, type LoggedJob, messageOf } from "./entry.js";
 import { keepFollowUp } from "./follow-ups.js";
 import type { Held } from "./held.js";
 import { type HeldDeleted, heldRecordId } from "./held-deleted.js";
@@ -283,7 +283,8 @@ export class Changes {
       const isTicket = after !== null && !after.key && isClaimable(after, event);
       const subject = isTicket ? subjects.ticket(event, after) : subjects.event(event);
       const expect = { filter: subjects.jobFilter(job.service, job.id), seq: logged.lastSeq };
-      const item = { jobId: job.id, message: messageOf(subject, event, expect) };
+      const message = messageOf(subject, event, expect);
+      const item = { jobId: job.id, message: deleting(message, event, logged) };
       const leavingId = after && isEnded(after.state) && heldUntil === null ? job.id : undefined;
       const then = await this.#prepareFollow(change.follow ?? [], [], leavingId);
       const { publication, forget } = await this.#publish(change, [item], then);

@@ -2,12 +2,13 @@
  * Claiming: takes tickets from the consumers of lanes, as many as there are places for, and has their jobs started.
  */
 import type { ClaimAsk, ClaimedJob, ClaimLane } from "../engine.js";
-import { type QueueSettings, recordId } from "../record.js";
 import { capsOf } from "./caps.js";
 import { FoundEmpty } from "./found-empty.js";
-import type { News } from "./news.js";
+import type { News, Where } from "./news.js";
+import { type Pauses, queueOf } from "./pauses.js";
 import type { Delivery } from "./port.js";
 import { type Room, Rooms, type RoomsContext } from "./rooms.js";
+import { Standing, type StandingContext } from "./standing.js";
 import { JobStarts, type Started, type StartLane, type StartsContext } from "./starts.js";
 import { type LaneName, type PriorityLane, priorityLanes } from "./subjects.js";
 
@@ -18,8 +19,9 @@ const hurryShare = 10;
 const roundsMax = 10;
 
 /** What claims need of the engine. */
-export interface ClaimContext extends StartsContext, RoomsContext {
+export interface ClaimContext extends StartsContext, RoomsContext, StandingContext {
   readonly news: News;
+  readonly pauses: Pauses;
   /** Whether hints at jobs that can be claimed are heard, as far as none is lost. */
   readonly areHintsHeard: () => boolean;
 }
@@ -61,8 +63,7 @@ export class Claims {
   readonly #rooms: Rooms;
   readonly #consumers = new Map<string, Promise<void>>();
   readonly #foundEmpty: FoundEmpty;
-  /** The queues that were paused when they were last looked at. */
-  #wasPaused: ReadonlySet<string> = new Set();
+  readonly #standing: Standing;
   /** The last claim found the end of every lane that it looked at, in queues that are not paused. */
   #isQuiet = false;
 
@@ -71,10 +72,85 @@ export class Claims {
     this.#starts = new JobStarts(context);
     this.#rooms = new Rooms(context);
     this.#foundEmpty = new FoundEmpty(context.now, context.areHintsHeard);
+    this.#standing = new Standing(context);
   }
 
-  /** Starts jobs, at most the free places, higher priority lanes first. */
-  async claim(wish: ClaimAsk): Promise<readonly ClaimedJob[]> {
+  /** Starts jobs, at most the free places: those whose tickets have come by themselves, or else what is looked for. */
+  claim(wish: ClaimAsk): Promise<readonly ClaimedJob[]> {
+    return this.#standing.during(async () => {
+      const arrived = this.#arrived(wish);
+      if (arrived.size > 0) return this.#startArrived(wish, arrived);
+      const jobs = await this.#look(wish);
+      if (jobs.length === 0) this.#stand(wish);
+      return jobs;
+    });
+  }
+
+  /** Whether what a hint tells of comes by itself, so that nobody has to look for it. */
+  awaits(where: Where): boolean {
+    return where !== null && this.#standing.awaits(where);
+  }
+
+  /** Gives back what comes from now on. */
+  close(): void {
+    this.#standing.close();
+  }
+
+  /** What came for lanes by itself, as far as places reach. */
+  #arrived({ lanes, limit }: ClaimAsk): Taken {
+    if (!this.#standing.hasArrived) return noneTaken;
+    const taken = new Map<ClaimLane, readonly Delivery[]>();
+    let left = limit;
+    for (const lane of lanes) {
+      const places = Math.min(lane.free, left);
+      const deliveries = this.#standing.take(this.#consumersOf(lane), places);
+      if (deliveries.length > 0) taken.set(lane, deliveries);
+      left -= deliveries.length;
+    }
+    return taken;
+  }
+
+  /** Starts what came by itself, which waits for nothing else. */
+  async #startArrived(wish: ClaimAsk, arrived: Taken): Promise<readonly ClaimedJob[]> {
+    const { news, onArrival } = this.#context;
+    const ask = { ...wish, lanes: [...arrived.keys()] };
+    const jobs: ClaimedJob[] = [];
+    const [rooms, paused] = await this.#conditions(ask).catch((error: unknown) => {
+      this.#giveBack([...arrived.values()].flat());
+      throw error;
+    });
+    try {
+      await this.#startTaken(jobs, openLanes(ask, rooms, paused), arrived, ask.limit);
+    } catch (error) {
+      if (jobs.length === 0) throw error;
+    } finally {
+      this.#rooms.remember(rooms.values());
+    }
+    // What hints have told is for the next claim.
+    if (!news.isEmpty) onArrival();
+    return jobs;
+  }
+
+  /** The room under the caps of lanes, and the queues that are paused. */
+  async #conditions(ask: ClaimAsk): Promise<[ReadonlyMap<string, Room>, ReadonlySet<string>]> {
+    const isOpen = this.#context.pauses.areOpen(ask.lanes);
+    return Promise.all([this.#rooms.open(ask.lanes), isOpen ? nonePaused : this.#paused(ask)]);
+  }
+
+  /** Has tickets that come handed over at once. Under caps they would be handed over again and again while there is no room. */
+  #stand({ lanes }: ClaimAsk): void {
+    const { areHintsHeard, pauses } = this.#context;
+    if (!areHintsHeard()) return;
+    const open = lanes.filter((lane) => capsOf(lane).length === 0 && !pauses.wasAny([lane]));
+    this.#standing.leave(
+      open.flatMap((lane) =>
+        this.#consumersOf(lane).map((consumer) => ({ consumer, service: lane.service })),
+      ),
+    );
+  }
+
+  /** Starts jobs that wait, higher priority lanes first. */
+  async #look(wish: ClaimAsk): Promise<readonly ClaimedJob[]> {
     const jobs: ClaimedJob[] = [];
     const isAsked = this.#isAsked(wish);
     const lanes = wish.lanes.filter((lane) => this.#consumersOf(lane).some(isAsked));
@@ -88,12 +164,12 @@ export class Claims {
     pausing.catch(() => {});
     const [rooms, paused, taken] = await Promise.all([
       this.#rooms.open(ask.lanes),
-      isQuiet || this.#wasAnyPaused(ask) ? pausing : nonePaused,
+      isQuiet || this.#context.pauses.wasAny(ask.lanes) ? pausing : nonePaused,
       isQuiet ? this.#takeAll(ask, isAsked) : noneTaken,
     ]);
     const open = openLanes(ask, rooms, paused);
     try {
-      if (isQuiet) await this.#startTaken(jobs, open, taken, ask);
+      if (isQuiet) await this.#startTaken(jobs, open, taken, shareOf(ask));
       if (!isQuiet || !this.#isQuiet) await this.#fill({ jobs, open, ask, pausing, isAsked });
     } catch (error) {
       this.#isQuiet = false;
@@ -128,7 +204,7 @@ export class Claims {
    * paused, too, so that a job that has just come is started after one round trip instead of four.
    */
   async #takeAll(ask: ClaimAsk, isAsked: Filling["isAsked"]): Promise<Taken> {
-    const share = Math.floor(ask.limit / ask.lanes.length);
+    const share = shareOf(ask);
     const taken = ask.lanes
       .filter(({ free }) => free > 0)
       .map(async (lane): Promise<readonly [ClaimLane, readonly Delivery[]]> => {
@@ -150,10 +226,9 @@ export class Claims {
     jobs: ClaimedJob[],
     open: readonly OpenLane[],
     taken: Taken,
-    ask: ClaimAsk,
+    share: number,
   ): Promise<void> {
     const lanes = new Map(open.map((lane) => [lane.ask, lane]));
-    const share = Math.floor(ask.limit / ask.lanes.length);
     const start = async ([name, deliveries]: readonly [ClaimLane, readonly Delivery[]]) => {
       if (deliveries.length === 0) return;
       const lane = lanes.get(name);
@@ -266,23 +341,11 @@ export class Claims {
     for (const delivery of deliveries) this.#context.port.giveBack(delivery);
   }
 
-  /** The queues that are paused, by their records. */
+  /** The queues that are paused. A paused queue is not pulled: the next look asks first. */
   async #paused({ lanes }: ClaimAsk): Promise<ReadonlySet<string>> {
-    const paused = new Set<string>();
-    const look = async (id: string) => {
-      const settings = (await this.#context.records.get(id)).record?.body as unknown;
-      if ((settings as QueueSettings | undefined)?.paused === true) paused.add(id);
-    };
-    await Promise.all([...new Set(lanes.map(queueOf))].map(look));
-    // A paused queue is not pulled: the next look asks first.
+    const paused = await this.#context.pauses.read(lanes);
     if (paused.size > 0) this.#isQuiet = false;
-    this.#wasPaused = paused;
     return paused;
-  }
-
-  /** Whether a queue was paused when it was last looked at: it is asked about before anything is taken from it. */
-  #wasAnyPaused({ lanes }: ClaimAsk): boolean {
-    return this.#wasPaused.size > 0 && lanes.some((lane) => this.#wasPaused.has(queueOf(lane)));
   }
 
   async #deliveries(
@@ -305,12 +368,19 @@ export class Claims {
       const wasEmpty = this.#foundEmpty.ask(consumer);
       const deliveries = await port.fetch(consumer, limit);
       if (deliveries !== null && deliveries.length < limit) wasEmpty();
+      if (deliveries?.length === 0) this.#standing.foundEmpty(consumer);
+      else if (deliveries !== null) this.#standing.used(consumer);
       if (deliveries !== null) return deliveries;
       // An operator has removed it; what was not acknowledged comes again from a new one.
       this.#consumers.delete(consumer);
     }
     return [];
   }
+}
+
+/** How many of the places that a claim has are for each of its lanes. */
+function shareOf({ limit, lanes }: ClaimAsk): number {
+  return Math.floor(limit / lanes.length);
 }
 
 /** The lanes whose queue is not paused, each with its caps. */
@@ -329,11 +399,6 @@ function openLanes(
       worker,
       free: lane.free,
     }));
-}
-
-/** The record of a lane's queue. */
-function queueOf({ service, queue }: ClaimLane): string {
-  return recordId.queue(service, queue);
 }
 
 /** A lane's name ends with the version of the type. */

@@ -45,6 +45,7 @@ import { Leases } from "./leases.js";
 import { loadNats } from "./libraries.js";
 import { Log } from "./log.js";
 import { News, none, type Where } from "./news.js";
+import { Pauses } from "./pauses.js";
 import { inboxPrefix } from "./permissions.js";
 import type { Port } from "./port.js";
 import { provision, type Topology } from "./provision.js";
@@ -169,8 +170,6 @@ export class NatsEngine implements Engine {
     const now = () => clock.now();
     // Who tends looks at what is there at first, whatever it is told.
     const [claimNews, tendNews, endNews] = [new News(), new News(none), new News(none)];
-    const news = { ready: [claimNews, tendNews], ended: [endNews] };
-    this.#wake = new Wake(port, subjects, this.#session, news);
     const monotonic = () => clock.monotonic();
     this.#log = new Log({ port, subjects, isAtomic: topology.atomicBatches, monotonic });
     this.#records = new Records({
@@ -179,6 +178,11 @@ export class NatsEngine implements Engine {
       scope: subjects.scope,
       now,
     });
+    const pauses = new Pauses(this.#records, now);
+    const news = { ready: [claimNews, tendNews, pauses], ended: [endNews] };
+    const isAwaited = (topic: WakeTopic, where: Where) =>
+      topic === "ready" && this.#claims.awaits(where);
+    this.#wake = new Wake({ port, subjects, session, news, isAwaited });
     this.#leases = new Leases(this.#records);
     this.#caps = new Caps(this.#records);
     const stores = {
@@ -216,6 +220,14 @@ export class NatsEngine implements Engine {
       session: this.#session,
       activeUnder,
       news: claimNews,
+      pauses,
+      after: (delayMs, call) => clock.after(delayMs, call),
+      onArrival: () => this.#wake.ring("ready"),
+      onOverdue: (consumers) => {
+        claimNews.add(consumers);
+        this.#wake.ring("ready");
+      },
+      onReturned: ({ service, consumer }) => parts.hint("ready", service, new Set([consumer])),
       areHintsHeard: () => this.#wake.isHeard("ready"),
     });
     const append = (change: Change) => this.#changes.append(change, "outside");
@@ -414,6 +426,7 @@ export class NatsEngine implements Engine {
     this.#stop.abort();
     this.#clock.stop();
     this.#wake.close();
+    this.#claims.close();
     await this.#log.idle();
     await this.#readModel.close();
     await this.#port.close();

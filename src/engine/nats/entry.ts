@@ -11,6 +11,7 @@ import type { OutgoingMessage, StoredMessage } from "./port.js";
 export const leaseHeader = "Millrace-Lease-Until";
 const sessionHeader = "Millrace-Session";
 const capsHeader = "Millrace-Caps";
+const creationHeader = "Millrace-Creation";
 
 /** What a start says besides its event: how long the lease stands, who renews it, and which caps it counts under. */
 export interface StartFacts {
@@ -103,6 +104,22 @@ export function messageOf(
   const body = JSON.stringify(event);
   if (expect === undefined) return { subject, body, headers: headersOf(event, false, start) };
   return { subject, body, headers: headersOf(event, true, start), expect };
+}
+
+/** The message of a deletion names the creation that goes with it. Others stay as they are. */
+export function deleting(
+  message: OutgoingMessage,
+  { name }: JobEvent,
+  logged: LoggedJob | ReadJob,
+): OutgoingMessage {
+  const creation = "events" in logged ? logged.events[0]?.id : undefined;
+  if (name !== "deleted" || creation === undefined) return message;
+  return { ...message, headers: { ...message.headers, [creationHeader]: headerText(creation) } };
+}
+
+/** Whether a message tells that an event was stored: it is the event, or the deletion of the job that the event created. */
+export function tellsOf(message: StoredMessage, eventId: string): boolean {
+  return eventOf(message).id === eventId || message.header(creationHeader) === headerText(eventId);
 }
 
 /** What the message of a start says besides its event. */

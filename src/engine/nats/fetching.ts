@@ -10,7 +10,7 @@ import type { Listening, Receiver } from "./receiving.js";
 import type { Requests } from "./requests.js";
 import type { Sender } from "./sending.js";
 
-/** How long a fetch waits for what the server has at once. */
+/** How long the answer to a fetch is waited for, besides the time that the server may take. */
 const fetchTimeoutMs = 5_000;
 
 /** How many inboxes wait for the next fetch. */
@@ -54,8 +54,11 @@ export class Fetches {
     this.#from = from;
   }
 
-  /** Takes what a consumer has now, at most so many; `null` if the consumer is gone. Throws what the library does. */
-  take(subject: string, limit: number): Promise<readonly Delivery[] | null> {
+  /**
+   * Takes what a consumer has now, at most so many, or what comes within a time; `null` if the consumer is gone. Throws what
+   * the library does.
+   */
+  take(subject: string, limit: number, waitMs: number): Promise<readonly Delivery[] | null> {
     const { sender, requests } = this.#from;
     const inbox = this.#idle.pop() ?? this.#newInbox();
     return new Promise((resolve, reject) => {
@@ -71,7 +74,9 @@ export class Fetches {
         inbox.subscription.unsubscribe();
         resolve(deliveries);
       };
-      const timer = setTimeout(giveUp, fetchTimeoutMs);
+      const timer = setTimeout(giveUp, fetchTimeoutMs + waitMs);
+      // The connection keeps the process alive as long as anybody can wait for an answer.
+      timer.unref();
       const forget = requests.onLost(giveUp);
       const over = (given: readonly Delivery[] | null) => {
         end();
@@ -91,7 +96,8 @@ export class Fetches {
           else reject(error);
         },
       };
-      sender.send({ subject, body: `{"batch":${limit},"no_wait":true}` }, inbox.name);
+      const patience = waitMs === 0 ? `"no_wait":true` : `"expires":${waitMs * 1e6}`;
+      sender.send({ subject, body: `{"batch":${limit},${patience}}` }, inbox.name);
     });
   }
 

@@ -212,10 +212,10 @@ export class JetStreamPort implements Port {
     throw apiFault(error, this.#url);
   }
 
-  async fetch(consumer: string, limit: number): Promise<readonly Delivery[] | null> {
+  async fetch(consumer: string, limit: number, waitMs = 0): Promise<readonly Delivery[] | null> {
     const subject = `${this.#api}.CONSUMER.MSG.NEXT.${this.#topology.jobsStream}.${consumer}`;
     try {
-      return await this.#fetches.take(subject, limit);
+      return await this.#fetches.take(subject, limit, waitMs);
     } catch (error) {
       throw thrownFault(error, this.#url);
     }

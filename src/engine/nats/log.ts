@@ -9,7 +9,7 @@ import { advancesVersion } from "../../core/transitions.js";
 import { type BatchAnswer, Batcher } from "../batching.js";
 import { StoreBusy, StoreUnavailable } from "../errors.js";
 import { eventOf } from "../event-text.js";
-import { foldMessages, type LoggedJob, noJob, type ReadJob } from "./entry.js";
+import { foldMessages, type LoggedJob, noJob, type ReadJob, tellsOf } from "./entry.js";
 import type { HeldJob } from "./held.js";
 import { Pace } from "./pace.js";
 import type { EachPublication, OutgoingMessage, Port, Publication } from "./port.js";
@@ -283,7 +283,7 @@ export class Log {
       }
       const messages = await this.#port.read("jobs", this.#subjects.logFilter(jobId));
       const { id } = eventOf(message);
-      const own = messages.find((stored) => eventOf(stored).id === id);
+      const own = messages.find((stored) => tellsOf(stored, id));
       if (own) return { outcome: "stored", seq: own.seq };
       const { lastSeq } = foldMessages(this.#subjects.prefix, messages);
       if (message.expect === undefined || lastSeq !== message.expect.seq) return conflict;

@@ -54,6 +54,11 @@ export class News {
     this.#where = all !== null && all.size > rememberedMax ? null : all;
   }
 
+  /** Whether no hint came. */
+  get isEmpty(): boolean {
+    return this.#where !== null && this.#where.size === 0;
+  }
+
   /** Where to look; an empty set if no hint came. It is forgotten with this. */
   take(): Where {
     const where = this.#where;

@@ -72,8 +72,11 @@ export interface Port {
   /** Makes a durable consumer, or takes the one that is there. */
   ensureConsumer(config: ConsumerConfig): Promise<void>;
 
-  /** Takes what a consumer has now, at most so many; `null` if the consumer is gone. */
-  fetch(consumer: string, limit: number): Promise<readonly Delivery[] | null>;
+  /**
+   * Takes what a consumer has now, at most so many; `null` if the consumer is gone. With a time to wait, the limit is 1, and
+   * it takes the first that comes by then.
+   */
+  fetch(consumer: string, limit: number, waitMs?: number): Promise<readonly Delivery[] | null>;
 
   /** The position up to which a consumer has nothing left to be acknowledged; `null` if it is not there. */
   acknowledgedUpTo(consumer: string): Promise<number | null>;

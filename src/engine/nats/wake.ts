@@ -14,7 +14,7 @@ interface Hint {
 }
 
 /** Who is told of the hints on each topic. */
-export type WakeNews = { readonly [Topic in WakeTopic]?: readonly News[] };
+export type WakeNews = { readonly [Topic in WakeTopic]?: readonly Pick<News, "add">[] };
 
 /** The hints of a process. */
 export class Wake {
@@ -23,16 +23,26 @@ export class Wake {
   readonly #session: string;
   /** Are told of every hint on a topic. */
   readonly #news: WakeNews;
+  /** Whether nobody has to look because of a hint. */
+  readonly #isAwaited: (topic: WakeTopic, where: Where) => boolean;
   readonly #listeners = new Map<WakeTopic, Set<() => void>>();
   readonly #stops = new Map<WakeTopic, () => void>();
   /** The hints of this turn, which go out together. */
   readonly #pending = new Map<string, Hint>();
 
-  constructor(port: Port, subjects: Subjects, session: string, news: WakeNews) {
-    this.#port = port;
-    this.#subjects = subjects;
-    this.#session = session;
-    this.#news = news;
+  constructor(options: {
+    readonly port: Port;
+    readonly subjects: Subjects;
+    /** Tells this process from all others. */
+    readonly session: string;
+    readonly news: WakeNews;
+    readonly isAwaited: (topic: WakeTopic, where: Where) => boolean;
+  }) {
+    this.#port = options.port;
+    this.#subjects = options.subjects;
+    this.#session = options.session;
+    this.#news = options.news;
+    this.#isAwaited = options.isAwaited;
   }
 
   /** Calls back on hints. Gives the way to stop. */
@@ -44,7 +54,7 @@ export class Wake {
     if (!this.#stops.has(topic)) {
       const heard = (text: string) => {
         const { from, where } = readHint(text);
-        if (from !== this.#session) this.#ring(topic, where);
+        if (from !== this.#session) this.#hear(topic, where);
       };
       this.#stops.set(topic, this.#port.onHint(this.#subjects.hintFilter(topic), heard));
     }
@@ -76,11 +86,17 @@ export class Wake {
     this.#pending.clear();
     for (const { topic, service, where } of hints)
       this.#port.hint(this.#subjects.hint(topic, service), hintText(this.#session, where));
-    for (const { topic, where } of hints) this.#ring(topic, where);
+    for (const { topic, where } of hints) this.#hear(topic, where);
   }
 
-  #ring(topic: WakeTopic, where: Where): void {
+  #hear(topic: WakeTopic, where: Where): void {
+    if (this.#isAwaited(topic, where)) return;
     for (const news of this.#news[topic] ?? []) news.add(where);
+    this.ring(topic);
+  }
+
+  /** Calls those who listen in this process, without any news. */
+  ring(topic: WakeTopic): void {
     for (const listener of [...(this.#listeners.get(topic) ?? [])]) listener();
   }
 

@@ -3,6 +3,7 @@ import { StoreBusy } from "#millrace/engine/errors.js";
 import type {
   Acknowledgeable,
   ConsumerConfig,
+  Delivery,
   Port,
   StoredMessage,
   StreamName,
@@ -83,6 +84,20 @@ export class SimulatedServer {
     return () => this.#listeners.delete(listener);
   }
 
+  /** What a consumer gives out when it next has something; nothing if that takes too long, which is noticed then. */
+  async coming(name: string, waitMs: number): Promise<readonly Delivery[]> {
+    const until = this.#time() + waitMs;
+    const { signal } = new AbortController();
+    for (;;) {
+      const consumer = this.consumer(name);
+      if (consumer === null) return [];
+      await this.ahead("jobs", consumer.filter, this.streams.jobs.lastSeq, signal);
+      if (this.#time() > until) return [];
+      const deliveries = this.consumer(name)?.fetch(1) ?? [];
+      if (deliveries.length > 0) return deliveries;
+    }
+  }
+
   /** Resolves when there is something under a filter behind a position, or the signal aborts. */
   async ahead(
     stream: StreamName,
@@ -161,16 +176,24 @@ export function simulatedPort(
         : null,
     ensureConsumer: (config) =>
       wire.request(`ensure consumer ${config.name}`, () => server.ensureConsumer(config)),
-    fetch: async (name, limit) => {
-      const fetched = wire.request(
-        `fetch ${name}`,
-        () => server.consumer(name)?.fetch(limit) ?? null,
-      );
-      // Whoever fetches waits for a while, and takes what has come.
-      return fetched.catch((error: unknown) => {
+    fetch: async (name, limit, waitMs = 0) => {
+      const fetched = wire.request(`${waitMs === 0 ? "fetch" : "wait for"} ${name}`, () => {
+        const deliveries = server.consumer(name)?.fetch(limit) ?? null;
+        const isOver = waitMs === 0 || deliveries === null || deliveries.length > 0;
+        return isOver ? { deliveries } : { coming: server.coming(name, waitMs) };
+      });
+      try {
+        const { deliveries, coming } = await fetched;
+        if (coming === undefined) return deliveries;
+        const come = await coming;
+        // They are given out, whether or not anybody is still there.
+        await wire.arrival();
+        return come;
+      } catch (error) {
+        // Whoever fetches waits for a while, and takes what has come.
         if (StoreBusy.is(error)) return [];
         throw error;
-      });
+      }
     },
     acknowledgedUpTo: (name) =>
       wire.request(`info of ${name}`, () => server.consumer(name)?.acknowledgedUpTo() ?? null),

@@ -5,7 +5,9 @@ import { eventOf } from "#millrace/engine/event-text.js";
 import { startFactsOf } from "#millrace/engine/nats/entry.js";
 import { renewalsOf } from "#millrace/engine/nats/leases.js";
 import type { StoredMessage, StreamName } from "#millrace/engine/nats/port.js";
+import { restMaxMs } from "#millrace/engine/nats/view-rest.js";
 import { MemoryProjectionStore, ProjectionMemory } from "#millrace/engine/projection/memory.js";
+import { leadMs } from "#millrace/engine/projection/projection.js";
 import { recordId, type StoredRecord } from "#millrace/engine/record.js";
 import type { Network, SimulatedStore, Weather } from "../engines.js";
 import type { HandlerLedger } from "../ledger.js";
@@ -16,12 +18,14 @@ import { openProjectionOf, openSimulated } from "./deployment.js";
 import { SimulatedServer } from "./server.js";
 import { networkStore, networkWire } from "./wire.js";
 
-/** A pause that is older than this is seen by every copy. */
-const pauseSeenMs = 1_000;
+/** A pause that is older than this is seen by every copy, and by whoever asked one before and heard no hint. */
+const pauseSeenMs = 2_000;
 
 export class NatsStore implements SimulatedStore {
   readonly engine: Engine;
   readonly hasLateNotes = true;
+  /** The next leader notices, and applies what is new when the view has rested. */
+  readonly takeoverMs = leadMs + leadMs / 3 + restMaxMs;
   readonly #wall: WallClock;
   readonly #ledger: HandlerLedger;
   readonly #server: SimulatedServer;
