@@ -71,6 +71,26 @@ describe("a process that dies", () => {
     await env.complete(running);
   });
 
+  it("after it ended a running job leaves the slot to the worker, also if the job comes back", async () => {
+    const deployment = await Deployment.make();
+    const { env } = deployment;
+    const key = env.key("k");
+    const job = await env.create({ key });
+    const running = await env.claimOne();
+    const stored = signal();
+    const isEnd = stores("cancelled");
+    const process = await deployment.process(heard(diesAfter(isEnd), isEnd, stored));
+    begin(process.command(job.id, { command: "cancel", force: true }));
+    await stored.given;
+    await env.command(job.id, { command: "retry", runAt: env.now });
+    await env.nothingClaimable();
+    const late = { command: "complete", token: running.token, completedBy: "worker-1" } as const;
+    expect((await env.settle(running, late)).outcome).toBe("conflict");
+    await env.nothingClaimable();
+    await outlive(env);
+    expect(await drain(env)).toEqual([job.id]);
+  });
+
   const lane = { typeMaxActive: 1 };
 
   it("between taking a cap's place and the start leaves the place to others", async () => {

@@ -11,7 +11,7 @@ import type { AppendOutcome, Change, WakeTopic } from "../engine.js";
 import { isStoreError } from "../errors.js";
 import { blockerRefusal } from "./blockers.js";
 import { appendWithRecords, type BoundOutcome } from "./bound-records.js";
-import { deleting, type LoggedJob, messageOf } from "./entry.js";
+import { deleting, type LoggedJob, messageOf, type ReadJob } from "./entry.js";
 import { keepFollowUp } from "./follow-ups.js";
 import type { Held } from "./held.js";
 import { type HeldDeleted, heldRecordId } from "./held-deleted.js";
@@ -276,7 +276,7 @@ export class Changes {
       if (speaksOfLapse(event) && !(await this.#hasLapsed(logged, event))) return conflict;
       const after = evolution.job;
       const comesBack = event.name === "retried" && after?.key !== undefined;
-      if (comesBack && after) await keys.comeBack(after);
+      if (comesBack && after) await keys.comeBack(after, await this.#mayRunUntil(logged));
       const heldUntil = await this.#heldUntil(logged, after, by);
       if (event.name === "deleted" && heldUntil !== null)
         await this.#holdDeleted(logged, heldUntil);
@@ -342,6 +342,13 @@ export class Changes {
     if (!leaves || by === "worker") return null;
     const lease = await this.#context.leases.of(logged);
     return lease && lease.until > this.#context.now() ? lease.until : null;
+  }
+
+  /** Until when the worker of an ended job may still run, by its log. */
+  async #mayRunUntil(logged: LoggedJob | ReadJob): Promise<number | null> {
+    const { leases, now } = this.#context;
+    if (logged.job === null || !("events" in logged)) return null;
+    return leases.mayRunUntil(logged, logged.job.token, now());
   }
 
   /** The id of a job that was deleted while its worker runs is taken until that worker lets go. */

@@ -151,9 +151,17 @@ export class Keys {
     throw new Error(`Key ${policy.key} was changed by others ${casRoundsMax} times in a row.`);
   }
 
-  /** Takes a place for a job that comes back by hand, before its event is stored. */
-  async comeBack(job: Job): Promise<void> {
-    await this.change(job, (state) => withMember(state, job, this.#context.now()));
+  /**
+   * Takes a place for a job that comes back by hand, before its event is stored. Whoever ended it may not have given up its
+   * slot yet, which is held as long as its worker may run.
+   */
+  async comeBack(job: Job, mayRunUntil: number | null): Promise<void> {
+    await this.change(job, (state) => {
+      const left = state.members.find(({ id, run }) => id === job.id && run < job.run);
+      const isHeld = left?.stands === "slot" && mayRunUntil !== null;
+      const slot = { id: job.id, token: left?.token ?? 0, until: mayRunUntil ?? 0 };
+      return withMember(isHeld ? withHeld(state, slot) : state, job, this.#context.now());
+    });
   }
 
   /** Puts a waiting job under its key that should be there and is not. */

@@ -3,11 +3,13 @@
  * so that renewing a hundred jobs is one write. One that holds thousands has several, so that each fits into a message. Whoever finds a lease lapsed strikes it out of that record first,
  * so that a renewal at the same moment either comes before and is seen, or comes after and learns of it.
  */
+import type { JobEvent } from "../../core/event.js";
 import type { Job } from "../../core/job.js";
 import type { Json } from "../../core/json.js";
+import { transitions } from "../../core/transitions.js";
 import type { RenewedLease } from "../projection/entry.js";
 import type { StoredRecord } from "../record.js";
-import type { LoggedJob, StartFacts } from "./entry.js";
+import type { LoggedJob, ReadJob, StartFacts } from "./entry.js";
 import { casRoundsMax, type Records } from "./records.js";
 
 /** The renewal of a lease, or the mark that it was struck out. */
@@ -74,6 +76,19 @@ export class Leases {
     return renewal?.token === token ? Math.max(start.leaseUntil, renewal.until) : start.leaseUntil;
   }
 
+  /** Until when the worker of a start may still run, after somebody else has ended its job; `null` if it has let go. */
+  async mayRunUntil(
+    { job, starts, events }: ReadJob,
+    token: number,
+    now: number,
+  ): Promise<number | null> {
+    const start = starts.get(token);
+    const hasLetGo = events.some((event) => letsGo(event, token));
+    if (job === null || start === undefined || hasLetGo) return null;
+    const until = await this.standsUntil(job.service, job.id, token, start);
+    return until > now ? until : null;
+  }
+
   /** Whether the lease of an active job has lapsed. */
   async hasLapsed(logged: LoggedJob, now: number): Promise<boolean> {
     const lease = await this.of(logged);
@@ -133,6 +148,14 @@ export class Leases {
     }
     throw new Error(`The leases of ${sheet} were changed by others too often.`);
   }
+}
+
+/** Whether a worker says that its attempt is over, or has heard that it is. */
+function letsGo(event: JobEvent, token: number): boolean {
+  if (!event.actor.startsWith("worker:") || !("token" in event) || event.token !== token)
+    return false;
+  if (event.name === "staleCompletionIgnored") return true;
+  return event.name !== "started" && transitions[event.name].kind === "change";
 }
 
 /** When nobody needs a sheet any more: all that it speaks of has run out long ago. */

@@ -114,7 +114,7 @@ export class Repair {
   }
 
   async #examineMember(state: KeyState, member: KeyMember, logged: ReadJob): Promise<void> {
-    const { keys } = this.#context;
+    const { keys, leases, now } = this.#context;
     const { job } = logged;
     const under = keyOf(state);
     if (job !== null && job.service !== state.service) {
@@ -129,7 +129,7 @@ export class Repair {
     }
     if (job.state === "active") return;
     if (isEnded(job.state)) {
-      const until = await this.#workerMayRunUntil(logged, job.token);
+      const until = await leases.mayRunUntil(logged, job.token, now());
       const slot = { id: job.id, token: job.token, until: until ?? 0 };
       await keys.change(under, (current) => {
         const left = withoutMember(current, job.id, job.run);
@@ -141,7 +141,7 @@ export class Repair {
   }
 
   async #examineCap(service: string, id: string): Promise<void> {
-    const { caps, now } = this.#context;
+    const { caps, leases, now } = this.#context;
     const places = (await caps.places(id, now())).filter(({ until }) => until === undefined);
     const found = await this.#loadAll(places);
     for (const [index, place] of places.entries()) {
@@ -154,7 +154,7 @@ export class Repair {
           await caps.free([id], place.id, place.token);
         continue;
       }
-      const until = await this.#workerMayRunUntil(logged, place.token);
+      const until = await leases.mayRunUntil(logged, place.token, now());
       if (until === null) await caps.free([id], place.id, place.token);
       else await caps.hold([id], place.id, place.token, until);
     }
@@ -173,17 +173,6 @@ export class Repair {
     const held = record?.body as unknown as HeldDeleted | undefined;
     if ((held?.until ?? 0) > now()) return false;
     return refuseCreation(this.#context, service, id, logged.lastSeq);
-  }
-
-  /** Until when the worker of a job that somebody else has ended may still run; `null` if it has let go. */
-  async #workerMayRunUntil(logged: ReadJob, token: number): Promise<number | null> {
-    const { leases, now } = this.#context;
-    const { job, starts, events } = logged;
-    const start = starts.get(token);
-    const isOver = job === null || job.token > token || events.at(-1)?.actor.startsWith("worker:");
-    if (isOver || start === undefined) return null;
-    const until = await leases.standsUntil(job.service, job.id, token, start);
-    return until > now() ? until : null;
   }
 
   /** Whether a job's newest ticket is still to be acknowledged. Where no consumer is, nothing was. */

@@ -7,7 +7,7 @@ import { simulate } from "../simulate.js";
 const engine = "nats";
 
 /** Seeds that broke a rule before what they found was mended. */
-const instructive = [19, 33, 71, 176, 191, 204] as const;
+const instructive = [19, 33, 71, 176, 191, 204, 3244, 5267] as const;
 
 simulationTests(1, 75, engine);
 
