@@ -69,6 +69,7 @@ export const fewMax = sharedMin - 1;
 /** Whether few jobs of lanes can be claimed in this way: each has a place, and is looked at from its front. */
 export function mayTakeFew({ limit }: ClaimAsk, lanes: readonly OpenLane[], marks: Marks): boolean {
   return (
+    lanes.length > 0 &&
     lanes.length <= Math.min(limit, fewMax) &&
     lanes.every(({ number }) => marks.from(number) === null)
   );
