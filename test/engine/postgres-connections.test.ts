@@ -23,15 +23,13 @@ async function open(poolMax: number) {
   return { service, engine, url: url.href };
 }
 
-/** Ends every session of a database but those that listen, and gives how many there were. */
+/** Ends every session of a database but those that listen, waits until they are gone, and gives how many there were. */
 async function endSessions(url: string): Promise<number> {
   const plain = new URL(url);
   plain.search = "";
-  const ended = await execute(
-    plain.href,
-    `SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
-      WHERE application_name = 'millrace' AND datname = current_database()`,
-  );
+  const sessions = `FROM pg_stat_activity WHERE application_name = 'millrace' AND datname = current_database()`;
+  const ended = await execute(plain.href, `SELECT pg_terminate_backend(pid) ${sessions}`);
+  while ((await execute(plain.href, `SELECT pid ${sessions}`)).length > 0);
   return ended.length;
 }
 

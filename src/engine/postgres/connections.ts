@@ -40,7 +40,10 @@ export class Connections {
     return { open: totalCount, used, waitedFor: waitingCount };
   }
 
-  /** A connection, at once if one is kept: one that has served the same purpose before, if one is free, and else one that has served none. */
+  /**
+   * A connection, at once if one is kept for the purpose. Otherwise one that has served it before, if one is free, and else one
+   * that has served none.
+   */
   take(purpose?: Purpose): PoolClient | Promise<PoolClient> {
     const kept = purpose && this.#kept.get(purpose);
     if (!kept) return this.#connect(purpose);

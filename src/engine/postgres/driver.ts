@@ -291,8 +291,8 @@ export class Database {
   }
 
   /**
-   * Begins a transaction and commits it. What gives no rows is sent without waiting for the answer to what was sent before,
-   * the begin and the commit included.
+   * Does work in a transaction, which begins with its first statement and commits when it is done. What gives no rows is sent
+   * without waiting for the answer to what was sent before, the begin and the commit included.
    */
   async #inTransaction<Value>(
     client: PoolClient,
@@ -306,16 +306,18 @@ export class Database {
       sent.push(answer);
       return answer;
     };
+    let hasBegun = false;
     let isOver = false;
     const end = () => {
       isOver = true;
-      void send(() => client.query("COMMIT"));
+      if (hasBegun) void send(() => client.query("COMMIT"));
     };
     try {
-      this.#begin((query) => send(() => client.query(query)));
       const session: Session = {
         execute: async (statement) => {
           if (isOver) throw afterLast();
+          if (!hasBegun) this.#begin((query) => send(() => client.query(query)));
+          hasBegun = true;
           const answer = send(() => this.#ask(client, statement));
           if (statement.last) end();
           return statement.silent ? noRows : answer;
@@ -329,7 +331,7 @@ export class Database {
       // What failed first has failed all that was sent after it.
       const fault = (await firstFault(sent)) ?? error;
       // Where it cannot be rolled back the connection is broken, and not used again.
-      if (!isConnectionLoss(fault)) await client.query("ROLLBACK").catch(() => {});
+      if (hasBegun && !isConnectionLoss(fault)) await client.query("ROLLBACK").catch(() => {});
       throw fault;
     }
   }

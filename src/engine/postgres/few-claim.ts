@@ -15,7 +15,10 @@ import { type FewRow, takenRows } from "./taken-jobs.js";
 import { array, list } from "./text.js";
 import type { PostgresTransaction } from "./transaction.js";
 
-/** What is found in all lanes, locked, and what time has brought there. A lane whose caps are not counted has fewer than no places. */
+/**
+ * What is found in all lanes, locked, and what time has brought there. A lane whose caps are not counted has fewer than no
+ * places, and tells whether it has jobs. Nothing is asked by EXISTS, which the planner may answer by reading all of a table.
+ */
 const outlook = `SELECT count(r.lies) AS found, array_agg(r.lies) AS lies, min(i.due_at) AS due_at,
     bool_or(i.lined AND NOT i.paused) AS lined,
     (SELECT until FROM slots WHERE until IS NOT NULL ORDER BY until LIMIT 1) AS lapses_at
