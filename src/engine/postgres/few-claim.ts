@@ -67,7 +67,7 @@ const takeFew = `WITH outlook AS MATERIALIZED (${outlook}),
   LEFT JOIN LATERAL (SELECT context, created_at, created_body FROM jobs WHERE n = g.n OFFSET 0) AS j ON true`;
 
 /** How many jobs are few: fewer than share a lease. */
-export const fewMax = sharedMin - 1;
+const fewMax = sharedMin - 1;
 
 /** Whether few jobs of lanes can be claimed in this way: each has a place, and is looked at from its front. */
 export function mayTakeFew({ limit }: ClaimAsk, lanes: readonly OpenLane[], marks: Marks): boolean {
