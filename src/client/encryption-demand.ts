@@ -10,6 +10,9 @@ import type { Logger } from "../engine/logger.js";
 const freshMs = 5_000;
 const aheadMs = 2_500;
 
+/** How much later the next is asked for, so that the job that shows the age of the last one is not held up by it. */
+const behindMs = 10;
+
 /** What is known of the demand. */
 export interface EncryptionDemand {
   /** Whether there is one, as far as is known. */
@@ -39,6 +42,7 @@ class AcceptedDemand implements EncryptionDemand {
   readonly #parts: DemandParts;
   #lookedAt: number;
   #looking: Promise<void> | undefined;
+  #isPlanned = false;
   isMade: boolean;
 
   constructor(parts: DemandParts, isMade: boolean, lookedAt: number) {
@@ -50,10 +54,24 @@ class AcceptedDemand implements EncryptionDemand {
   look(): Promise<void> | undefined {
     const ageMs = this.#parts.clock.monotonic() - this.#lookedAt;
     if (ageMs < aheadMs) return undefined;
+    if (ageMs >= freshMs) return this.#lookOnce();
+    if (!this.#isPlanned) this.#plan();
+    return undefined;
+  }
+
+  #plan(): void {
+    this.#isPlanned = true;
+    this.#parts.clock.after(behindMs, () => {
+      this.#isPlanned = false;
+      void this.#lookOnce();
+    });
+  }
+
+  #lookOnce(): Promise<void> {
     this.#looking ??= this.#look().finally(() => {
       this.#looking = undefined;
     });
-    return ageMs < freshMs ? undefined : this.#looking;
+    return this.#looking;
   }
 
   async #look(): Promise<void> {

@@ -144,6 +144,8 @@ export class Claims {
     if (answer === undefined) return;
     this.#recovered();
     this.#takeAll(answer.jobs, askedAt);
+    // No job waits for that.
+    this.#options.limits.refresh();
     this.#goOn(answer, now);
   }
 
@@ -157,7 +159,6 @@ export class Claims {
   /** The same wish under the limits of operators. */
   #limited(ask: ClaimAsk): ClaimAsk {
     const { limits } = this.#options;
-    limits.refresh();
     if (limits.isEmpty) return ask;
     const lanes = ask.lanes.map((lane) => {
       const queueMaxActive = limits.of(lane.queue);
@@ -231,6 +232,7 @@ export class Claims {
 /** Whether a claim gave all that it asked for, of one lane at least, so that there is probably more. */
 function isFull(jobs: readonly ClaimedJob[], { lanes, limit }: ClaimAsk): boolean {
   if (jobs.length === limit) return true;
+  if (lanes.every(({ free }) => jobs.length < free)) return false;
   const counts = new Map<string, number>();
   let last: Job | undefined;
   let name = "";

@@ -102,7 +102,7 @@ it("claims stay on the connection that has planned them, whatever others do mean
   const ask = { worker: "w", lanes: [{ ...lane, free: 1, leaseMs: 1_000 }], limit: 1 };
   const claimers = new Set<unknown>();
   const claimer = `SELECT pid FROM pg_stat_activity
-    WHERE application_name = 'millrace' AND query LIKE 'WITH asked%"${schema}"%'`;
+    WHERE application_name = 'millrace' AND query LIKE 'WITH outlook%"${schema}"%'`;
   // The first claim that finds nothing goes on in another way, so that it is not looked at.
   for (let round = 0; round < 3; round++) await engine.claim(ask);
   for (let round = 0; round < 5; round++) {

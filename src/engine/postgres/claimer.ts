@@ -7,6 +7,7 @@ import type { ClaimAnswer, ClaimAsk, ClaimedJob } from "../engine.js";
 import { type CapsLeft, capScopes, type OpenLane } from "../sql/caps.js";
 import type { Step } from "../sql/statement.js";
 import { claimJobs, countUnderLock } from "./claim.js";
+import { claimFew, mayTakeFew } from "./few-claim.js";
 import { Marks } from "./marks.js";
 import { claimPlain, type PlainClaim } from "./plain-claim.js";
 import { type SharedLeases, sharedMin } from "./shared-leases.js";
@@ -83,8 +84,9 @@ export class Claimer {
     const left: CapsLeft = new Map();
     const lined = lanes.filter(({ number }) => this.#marks.isLined(number));
     if (lined.length > 0 && !haveSharedCap(lanes)) yield* countUnderLock(tx, lined, left);
-    const memory = { marks: this.#marks, sharedLeases: this.#sharedLeases, isFew };
-    return yield* claimPlain(tx, ask, lanes, left, memory);
+    const marks = this.#marks;
+    if (isFew && mayTakeFew(ask, lanes, marks)) return yield* claimFew(tx, ask, lanes, left, marks);
+    return yield* claimPlain(tx, ask, lanes, left, { marks, sharedLeases: this.#sharedLeases });
   }
 
   #claimInSteps(ask: ClaimAsk, sweep: boolean): Promise<ClaimAnswer> {

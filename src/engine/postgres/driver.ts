@@ -7,9 +7,10 @@ import type { Pool, PoolClient, PoolConfig, QueryConfig } from "pg";
 import { StoreClosed, type StoreError, StoreUnavailable } from "../errors.js";
 import type { SqlRow, Statement, Step } from "../sql/statement.js";
 import type { Address } from "./address.js";
-import { countedQueries } from "./counted-query.js";
+import { Connections, idleTimeoutMs, type Purpose } from "./connections.js";
 import { isConnectionLoss, storeError } from "./faults.js";
 import { migrate } from "./migrate.js";
+import { plannedQueries } from "./planned-query.js";
 import { ServerClock } from "./server-clock.js";
 import { storable } from "./storable.js";
 import { StatementTexts } from "./text.js";
@@ -17,16 +18,10 @@ import { StatementTexts } from "./text.js";
 /** How long to wait for a connection before the server counts as unreachable. */
 const connectTimeoutMs = 10_000;
 
-/** How long an unused connection is kept. */
-const idleTimeoutMs = 30_000;
-
 /** Runs one statement at a time. */
 export interface Session {
   execute(statement: Statement): Promise<readonly SqlRow[]>;
 }
-
-/** Calls whose statements take a server milliseconds to plan. Each session plans them anew. */
-export type Purpose = "claim" | "create" | "end";
 
 /** A notification to all who listen on a channel. */
 export interface Notice {
@@ -38,10 +33,22 @@ export interface Notice {
 
 /** Runs an operation on a session. */
 export async function run<Value>(session: Session, step: Step<Value>): Promise<Value> {
-  let next = step.next(noRows);
+  return runOn(session, step, step.next(noRows));
+}
+
+/** Goes on with an operation that has been begun. */
+async function runOn<Value>(
+  session: Session,
+  step: Step<Value>,
+  first: Next<Value>,
+): Promise<Value> {
+  let next = first;
   while (!next.done) next = step.next(await session.execute(next.value));
   return next.value;
 }
+
+/** What an operation asks next, or gives in the end. */
+type Next<Value> = ReturnType<Step<Value>["next"]>;
 
 const noRows: readonly SqlRow[] = [];
 
@@ -68,14 +75,11 @@ const lockTimeoutMs = 5_000;
 export class Database {
   readonly #address: Address;
   readonly #pool: Pool;
+  readonly #connections: Connections;
   readonly #clock = new ServerClock();
   readonly #given: (() => number) | null;
   readonly #texts: StatementTexts;
-  readonly #CountedQuery: ReturnType<typeof countedQueries>;
-  /** The connection of the last create, while the turn lasts in which it was answered. */
-  #spare: PoolClient | undefined;
-  /** What each connection has served first, if that was one of the purposes. */
-  readonly #purposes = new WeakMap<PoolClient, Purpose>();
+  readonly #PlannedQuery: ReturnType<typeof plannedQueries>;
   #isClosed = false;
   #storeId = "";
   /** The name of the table that tells this place from others. */
@@ -92,12 +96,12 @@ export class Database {
     this.#address = address;
     this.home = home;
     this.#given = given;
-    this.#CountedQuery = countedQueries(pg.Query);
     this.#texts = new StatementTexts(`"${address.schema}"`);
     const types: NonNullable<PoolConfig["types"]> = {
       getTypeParser: (oid: number, format?: "text" | "binary") =>
         oid === bigintOid ? Number : pg.types.getTypeParser(oid, format as "text"),
     };
+    this.#PlannedQuery = plannedQueries(pg.Query, (oid) => types.getTypeParser(oid, "text"));
     this.#pool = new pg.Pool({
       connectionString: address.connectionString,
       max: address.poolMax,
@@ -111,9 +115,8 @@ export class Database {
     } as PoolConfig);
     // An idle connection that breaks is replaced when the next one is needed.
     this.#pool.on("error", () => {});
-    // One that breaks between two statements of a transaction fails the next of them.
+    this.#connections = new Connections(this.#pool, address.poolMax);
     this.#pool.on("connect", (client) => {
-      client.on("error", () => {});
       if (this.#isDirect) void settle(client).catch(() => {});
     });
   }
@@ -144,8 +147,7 @@ export class Database {
 
   /** How many connections there are, are in use and are waited for. */
   get load(): { readonly open: number; readonly used: number; readonly waitedFor: number } {
-    const { totalCount, idleCount, waitingCount } = this.#pool;
-    return { open: totalCount, used: totalCount - idleCount, waitedFor: waitingCount };
+    return this.#connections.load;
   }
 
   /** Brings the schema to the newest version, as `prepare` does it, and learns the server's time. */
@@ -168,9 +170,9 @@ export class Database {
   /** Sends a notification. */
   async notify(notice: Notice): Promise<void> {
     if (this.#isClosed) throw this.#closed();
-    const client = await this.#connect(undefined);
+    const client = await this.#connections.take();
     try {
-      await this.#countOn(client, notification(notice));
+      await this.#ask(client, notification(notice));
       client.release();
     } catch (error) {
       client.release(error as Error);
@@ -184,16 +186,20 @@ export class Database {
    */
   async runAndNotify<Value>(step: Step<Value>, notice: Notice | null): Promise<Value> {
     if (this.#isClosed) throw this.#closed();
-    const client = this.#takeSpare() ?? (await this.#connect("create"));
+    const taken = this.#connections.take("create");
+    const client = taken instanceof Promise ? await taken : taken;
+    const giveBack = () => this.#connections.giveBack(client, "create", lost);
     let lost: Error | undefined;
     let notified: Promise<unknown> | undefined;
     try {
       let next = step.next(noRows);
       while (!next.done) {
-        if (notice) sendTogether(client);
+        const stream = notice ? streamOf(client) : undefined;
+        stream?.cork?.();
         const answer = this.#ask(client, next.value);
         // A notification that cannot be sent is a hint lost, no more.
-        if (notice) notified = this.#countOn(client, notification(notice)).catch(() => {});
+        if (notice) notified = this.#ask(client, notification(notice)).catch(() => {});
+        stream?.uncork?.();
         next = step.next(await answer);
       }
       return next.value;
@@ -201,45 +207,31 @@ export class Database {
       if (isConnectionLoss(error)) lost = error as Error;
       throw error;
     } finally {
-      if (notified !== undefined) void notified.then(() => client.release(lost));
-      else if (lost !== undefined) client.release(lost);
-      else this.#spareUntilNextTurn(client);
+      if (notified === undefined) giveBack();
+      else void notified.then(giveBack);
     }
-  }
-
-  /** The connection that a create of this turn has left, if nobody has taken it. */
-  #takeSpare(): PoolClient | undefined {
-    const spare = this.#spare;
-    this.#spare = undefined;
-    return spare;
-  }
-
-  /**
-   * Who creates one job after the other does so in the turn of the answer. Until its end the connection is kept for that,
-   * because a pool sets timers and calls listeners whenever one comes and goes.
-   */
-  #spareUntilNextTurn(client: PoolClient): void {
-    this.#takeSpare()?.release();
-    this.#spare = client;
-    setImmediate(() => {
-      if (this.#spare === client) this.#takeSpare()?.release();
-    });
   }
 
   /** Sends a statement, and gives its rows. */
   #ask(client: PoolClient, statement: Statement): Promise<readonly SqlRow[]> {
-    if (statement.counted) return this.#countOn(client, statement);
+    if (statement.counted || (statement.planned && statement.raw))
+      return this.#askPlanned(client, statement);
     return client.query(this.query(statement)).then(({ rows }) => rows as readonly SqlRow[]);
   }
 
-  /** Sends a statement whose rows nobody looks at. */
-  #countOn(client: PoolClient, { sql, values, planned }: Statement): Promise<readonly SqlRow[]> {
+  /** Sends a statement whose rows nobody looks at, or one that the server remembers. */
+  #askPlanned(client: PoolClient, statement: Statement): Promise<readonly SqlRow[]> {
+    const { sql, values, planned, counted } = statement;
     const { text, name } = this.#texts.of(sql);
     return new Promise((resolve, reject) => {
-      const query = new this.#CountedQuery(text, storable(values));
+      const query = new this.#PlannedQuery(text, storable(values));
       if (planned && this.#isDirect) query.name = name;
-      query.callback = (error, result) =>
-        error ? reject(error) : resolve([{ count: result.rowCount ?? 0 }]);
+      const received: SqlRow[] = [];
+      if (!counted) query.received = received;
+      query.callback = (error, result) => {
+        if (error) reject(error);
+        else resolve(counted ? [{ count: result.rowCount ?? 0 }] : received);
+      };
       client.query(query);
     });
   }
@@ -251,87 +243,97 @@ export class Database {
 
   /** Runs one statement. */
   async execute(statement: Statement): Promise<readonly SqlRow[]> {
-    this.#giveNext(undefined);
+    this.#connections.makeReady();
     const { rows, rowCount } = await this.#pool.query(this.query(statement));
     return statement.counted ? [{ count: rowCount ?? 0 }] : (rows as readonly SqlRow[]);
   }
 
+  /** Carries out work in one transaction, which commits when the work is done. */
+  transaction<Value>(work: (session: Session, now: number) => Promise<Value>): Promise<Value> {
+    return this.#with(undefined, (client) =>
+      this.#inTransaction(client, (session) => work(session, this.now())),
+    );
+  }
+
   /**
-   * Carries out work in one transaction, which commits when the work is done. What gives no rows is sent without
-   * waiting for the answer to what was sent before, the begin and the commit included. Work that is a single statement
-   * needs neither, where the session has the settings.
+   * Carries out an operation in one transaction. One that is a single statement needs none around it, where the session has
+   * the settings.
    */
-  transaction<Value>(
-    work: (session: Session, now: number) => Promise<Value>,
-    purpose?: Purpose,
-  ): Promise<Value> {
-    return this.#guard(async () => {
-      const client = await this.#connect(purpose);
-      const sent: Promise<unknown>[] = [];
-      const send = (query: string | QueryConfig) => {
-        sendTogether(client);
-        const answer = client.query(query);
-        answer.catch(() => {});
-        sent.push(answer);
-        return answer;
-      };
-      let lost: Error | undefined;
-      let hasBegun = false;
-      let isOver = false;
-      const begin = () => {
-        hasBegun = true;
-        this.#begin(send);
-      };
-      const end = () => {
-        isOver = true;
-        if (hasBegun) void send("COMMIT");
-      };
-      try {
-        const session: Session = {
-          execute: async (statement) => {
-            if (isOver) throw new Error("A statement came after the last one of its transaction.");
-            const isAlone = statement.last && this.#isDirect && this.#clock.isFresh;
-            if (!hasBegun && !isAlone) begin();
-            const answer = send(this.query(statement));
-            if (statement.last) end();
-            if (statement.silent) return noRows;
-            return (await answer).rows as readonly SqlRow[];
-          },
-        };
-        const value = await work(session, this.now());
-        if (!isOver) end();
-        for (const answer of sent) await answer;
-        return value;
-      } catch (error) {
-        // What failed first has failed all that was sent after it.
-        const fault = (await firstFault(sent)) ?? error;
-        if (isConnectionLoss(fault)) lost = fault as Error;
-        else if (hasBegun) await client.query("ROLLBACK").catch((broken: Error) => (lost = broken));
-        throw fault;
-      } finally {
-        // A broken connection is not given back to the pool.
-        client.release(lost);
-      }
+  operate<Value>(operation: (now: number) => Step<Value>, purpose?: Purpose): Promise<Value> {
+    return this.#with(purpose, async (client) => {
+      const step = operation(this.now());
+      const first = step.next(noRows);
+      const isAlone = !first.done && first.value.last && this.#isDirect && this.#clock.isFresh;
+      if (!isAlone) return this.#inTransaction(client, (session) => runOn(session, step, first));
+      const { done, value } = step.next(await this.#ask(client, first.value));
+      if (!done) throw afterLast();
+      return value;
     });
   }
 
-  /** A connection: one that has served the same purpose before, if one is free, and else one that has served none. */
-  async #connect(purpose: Purpose | undefined): Promise<PoolClient> {
-    this.#giveNext(purpose);
-    const client = await this.#pool.connect();
-    if (purpose !== undefined && !this.#purposes.has(client)) this.#purposes.set(client, purpose);
-    return client;
+  /** Does something with a connection. */
+  async #with<Value>(
+    purpose: Purpose | undefined,
+    use: (client: PoolClient) => Promise<Value>,
+  ): Promise<Value> {
+    if (this.#isClosed) throw this.#closed();
+    const taken = this.#connections.take(purpose);
+    const client = taken instanceof Promise ? await taken : taken;
+    let lost: Error | undefined;
+    try {
+      return await use(client);
+    } catch (error) {
+      if (isConnectionLoss(error)) lost = error as Error;
+      throw error;
+    } finally {
+      this.#connections.giveBack(client, purpose, lost);
+    }
   }
 
-  /** Lets a pool that gives the connection which was freed last give the one that fits a purpose. */
-  #giveNext(purpose: Purpose | undefined): void {
-    const { _idle: idle } = this.#pool as unknown as { _idle?: { readonly client: PoolClient }[] };
-    if (idle === undefined) return;
-    const servedAs = (wanted: Purpose | undefined) =>
-      idle.findLastIndex(({ client }) => this.#purposes.get(client) === wanted);
-    let place = servedAs(purpose);
-    if (place < 0) place = servedAs(undefined);
-    if (place >= 0 && place < idle.length - 1) idle.push(...idle.splice(place, 1));
+  /**
+   * Does work in a transaction, which begins with its first statement and commits when it is done. What gives no rows is sent
+   * without waiting for the answer to what was sent before, the begin and the commit included.
+   */
+  async #inTransaction<Value>(
+    client: PoolClient,
+    work: (session: Session) => Promise<Value>,
+  ): Promise<Value> {
+    const sent: Promise<unknown>[] = [];
+    const send = <Answer>(ask: () => Promise<Answer>): Promise<Answer> => {
+      sendTogether(client);
+      const answer = ask();
+      answer.catch(() => {});
+      sent.push(answer);
+      return answer;
+    };
+    let hasBegun = false;
+    let isOver = false;
+    const end = () => {
+      isOver = true;
+      if (hasBegun) void send(() => client.query("COMMIT"));
+    };
+    try {
+      const session: Session = {
+        execute: async (statement) => {
+          if (isOver) throw afterLast();
+          if (!hasBegun) this.#begin((query) => send(() => client.query(query)));
+          hasBegun = true;
+          const answer = send(() => this.#ask(client, statement));
+          if (statement.last) end();
+          return statement.silent ? noRows : answer;
+        },
+      };
+      const value = await work(session);
+      if (!isOver) end();
+      for (const answer of sent) await answer;
+      return value;
+    } catch (error) {
+      // What failed first has failed all that was sent after it.
+      const fault = (await firstFault(sent)) ?? error;
+      // Where it cannot be rolled back the connection is broken, and not used again.
+      if (hasBegun && !isConnectionLoss(fault)) await client.query("ROLLBACK").catch(() => {});
+      throw fault;
+    }
   }
 
   /** Begins a transaction, and learns the server's time from that. */
@@ -370,7 +372,7 @@ export class Database {
   async close(): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;
-    await this.#pool.end();
+    await this.#connections.close();
   }
 
   #guard<Value>(work: () => Promise<Value>): Promise<Value> {
@@ -393,15 +395,23 @@ export class Database {
  * what is written.
  */
 function sendTogether(client: PoolClient): void {
-  const { connection } = client as unknown as { connection?: { stream?: Partial<Writable> } };
-  const stream = connection?.stream;
+  const stream = streamOf(client);
   stream?.cork?.();
   process.nextTick(() => stream?.uncork?.());
 }
 
+/** What a connection writes to, which the driver's types do not tell. */
+function streamOf(client: PoolClient): Partial<Writable> | undefined {
+  return (client as unknown as { connection?: { stream?: Partial<Writable> } }).connection?.stream;
+}
+
+function afterLast(): Error {
+  return new Error("A statement came after the last one of its transaction.");
+}
+
 /** A notification is a hint that may be lost, so that its commit does not wait for the disk. */
 function notification({ channel, payload }: Notice): Statement {
-  return { sql: notify, values: [channel, payload], planned: true };
+  return { sql: notify, values: [channel, payload], counted: true, planned: true };
 }
 
 const notify = "SELECT set_config('synchronous_commit', 'off', true), pg_notify(?, ?)";

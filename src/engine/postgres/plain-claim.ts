@@ -119,37 +119,6 @@ const take = `${find},
     LEFT JOIN LATERAL (SELECT context, created_at, created_body FROM jobs WHERE n = r.n OFFSET 0) AS j ON true
   ) AS t`;
 
-/**
- * The same for few jobs that were never tried, as they come to a worker that has nothing to do. The server sets up every part
- * of a statement whether or not it meets a row, which for one job takes longer than to carry it out.
- */
-const takeFew = `${find},
-  gone AS (
-    DELETE FROM ready WHERE ctid = ANY(${firstFound})
-      AND version = 1 AND state = 'pending' AND noted = 0 AND run_at <= ?::bigint AND (deadline IS NULL OR deadline > ?::bigint)
-    RETURNING n, id, lane, rank, run_at, run, deadline, key, key_max
-  ),
-  round AS (
-    INSERT INTO rounds (name, version, run, tries, state, previous, at, id, actor, body, size, jobs)
-    SELECT 'started', 2, 1, 1, 'active', 'pending', ?::bigint, ?::text, ?::text, '{"token":1,"worker":' || ?::text || '}',
-      count(*), array_agg(n) FROM gone HAVING count(*) > 0 RETURNING seq
-  ),
-  leased AS (
-    INSERT INTO leases (id, n, lane, rank, run_at, run, deadline, key, key_max, version, tries, token, until, capped,
-      worker, started_at, updated_at, heartbeat_at, cancel, blocked, started)
-    SELECT g.id, g.n, g.lane, g.rank, g.run_at, g.run, g.deadline, g.key, g.key_max, 2, 1, 1,
-      i.now + i.lease_ms, i.capped, ?::text, i.now, i.now, i.now, 0, 0, r.seq
-    FROM round r, gone g JOIN asked i USING (lane)
-  )
-  SELECT ${outlookColumns}, NULL, NULL, NULL, t.lanes, NULL, NULL, ${takenNames}
-  FROM outlook o, (
-    SELECT ${joined("r.lane::text")} AS lanes, ${takenLists} FROM gone r
-    LEFT JOIN LATERAL (SELECT context, created_at, created_body FROM jobs WHERE n = r.n OFFSET 0) AS j ON true
-  ) AS t`;
-
-/** How many jobs are few: fewer than share a lease. */
-const fewMax = sharedMin - 1;
-
 /** What a claim gave, and what has to follow: nothing, a claim of any jobs, or one that goes step by step. */
 export interface PlainClaim {
   readonly answer: ClaimAnswer;
@@ -160,8 +129,6 @@ export interface PlainClaim {
 export interface ClaimMemory {
   readonly marks: Marks;
   readonly sharedLeases: SharedLeases;
-  /** Few jobs are expected. */
-  readonly isFew: boolean;
 }
 
 /** Claims jobs of lanes that are known. `left` holds what caps leave; a lane with a cap that is not counted gives no job. */
@@ -170,19 +137,17 @@ export function* claimPlain(
   ask: ClaimAsk,
   lanes: readonly OpenLane[],
   left: CapsLeft,
-  { marks, sharedLeases, isFew }: ClaimMemory,
+  { marks, sharedLeases }: ClaimMemory,
 ): Step<PlainClaim> {
-  const limit = isFew ? Math.min(ask.limit, fewMax) : ask.limit;
+  const { limit } = ask;
   const starts = lanes.map(({ number }) => marks.from(number));
   const places = lanes.map(({ free, caps }) =>
     Math.max(Math.min(free, limit, ...caps.map((scope) => left.get(scope) ?? 0)), 0),
   );
   const columns = columnsOf(lanes, places, left, starts);
-  const statement = isFew
-    ? { sql: takeFew, values: fewValues(tx, ask.worker, limit, columns) }
-    : { sql: take, values: valuesOf(tx, ask, columns) };
+  const values = valuesOf(tx, ask, columns);
   const startedAt = performance.now();
-  const [row] = arrays<ClaimRow>(yield { ...statement, raw: true, planned: true, last: true });
+  const [row] = arrays<ClaimRow>(yield { sql: take, values, raw: true, planned: true, last: true });
   const tookMs = performance.now() - startedAt;
   if (!row) throw new Error("A claim gave no word of its lanes.");
   const [found, dueAt, lapsesAt, isLined] = row;
@@ -203,10 +168,8 @@ export function* claimPlain(
   );
   const isHeldUp = isLined !== null || next <= tx.now;
   const isAll = jobs.length === Math.min(found, limit) && (jobs.length === limit || !isShort);
-  const nextDueAt = jobs.length < ask.limit && Number.isFinite(next) ? next : null;
-  const isWhole = isAll && (!isFew || jobs.length < limit || limit === ask.limit);
-  const follow = isHeldUp ? "steps" : isWhole ? "nothing" : isFew ? "any" : "steps";
-  return { answer: { jobs, nextDueAt }, follow };
+  const nextDueAt = jobs.length < limit && Number.isFinite(next) ? next : null;
+  return { answer: { jobs, nextDueAt }, follow: isHeldUp || !isAll ? "steps" : "nothing" };
 }
 
 const never = Number.POSITIVE_INFINITY;
@@ -244,23 +207,13 @@ function valuesOf(
   return [now, ...columns, limit, now, now, now, now, ...event, ask.worker, ask.worker, ...event];
 }
 
-function fewValues(
-  tx: PostgresTransaction,
-  worker: string,
-  limit: number,
-  columns: readonly string[],
-): readonly SqlValue[] {
-  const { now } = tx;
-  return [now, ...columns, limit, now, now, now, ...eventOf(tx, worker), worker];
-}
-
 /** What the events of a claim share. The id of each ends with the number of its job. */
-function eventOf(tx: PostgresTransaction, worker: string): readonly string[] {
+export function eventOf(tx: PostgresTransaction, worker: string): readonly string[] {
   return [`${tx.eventId()}.`, `worker:${worker}`, JSON.stringify(worker)];
 }
 
 /** The jobs of a claim, in its order. */
-function claimedJobs(
+export function claimedJobs(
   tx: PostgresTransaction,
   ask: ClaimAsk,
   lanes: readonly OpenLane[],
@@ -302,7 +255,11 @@ function eventsFrom(head: JobHead, log: string): readonly JobEvent[] {
 }
 
 /** Remembers the last job of each lane, and gives how many there were. */
-function remember(lanes: readonly OpenLane[], taken: TakenJobs, marks: Marks): readonly number[] {
+export function remember(
+  lanes: readonly OpenLane[],
+  taken: TakenJobs,
+  marks: Marks,
+): readonly number[] {
   const seen = new Map<number, { count: number; last: number }>();
   for (const place of taken.order) {
     const known = seen.get(taken.laneOf(place));

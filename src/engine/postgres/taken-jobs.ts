@@ -87,6 +87,51 @@ export function takenJobs(row: ClaimRow): TakenJobs {
   };
 }
 
+/** What a claim of few jobs tells of its lanes and, if it took any, of one of them. */
+export type FewRow = readonly [
+  found: number,
+  dueAt: number | null,
+  lapsesAt: number | null,
+  isLined: 1 | null,
+  lane: number,
+  id: string | null,
+  rank: number,
+  runAt: number,
+  createdAt: number,
+  context: string,
+  body: string,
+];
+
+/** The jobs of a claim of few. */
+export function takenRows(rows: readonly FewRow[]): TakenJobs {
+  const ids: string[] = [];
+  const ranks: number[] = [];
+  const runAts: number[] = [];
+  const createdAts: number[] = [];
+  const contexts: string[] = [];
+  const bodies: string[] = [];
+  for (const [, , , , , id, rank, runAt, createdAt, context, body] of rows) {
+    if (id === null) continue;
+    ids.push(id);
+    ranks.push(rank);
+    runAts.push(runAt);
+    createdAts.push(createdAt);
+    contexts.push(context);
+    bodies.push(body);
+  }
+  return {
+    order: claimOrder(ids, ranks, runAts),
+    ids,
+    ranks,
+    runAts,
+    createdAts,
+    contexts,
+    bodies,
+    laneOf: (place) => (rows[place] as FewRow)[4],
+    logOf: () => undefined,
+  };
+}
+
 /** Remembers which of the jobs share a lease, in its order. */
 export function rememberShared(row: ClaimRow, { ids }: TakenJobs, leases: SharedLeases): void {
   const [, , , , seq, sharedJobs, , , numbers] = row;

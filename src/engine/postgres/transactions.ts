@@ -7,7 +7,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { StoreError } from "../errors.js";
 import { promoteKey } from "../sql/slim.js";
 import type { Step } from "../sql/statement.js";
-import { type Database, type Notice, type Purpose, run } from "./driver.js";
+import type { Purpose } from "./connections.js";
+import type { Database, Notice } from "./driver.js";
 import { isOfOneItem, isPassing } from "./faults.js";
 import { finished, newTransaction, type PostgresTransaction } from "./transaction.js";
 
@@ -54,11 +55,12 @@ export class Transactions {
 
   /** Carries out an operation once. What it throws is as the driver gave it. */
   async once<Value>(operation: Operation<Value>, purpose?: Purpose): Promise<Value> {
-    const { tx, value } = await this.#database.transaction(async (session, now) => {
-      const begun = this.begin(now);
-      return { tx: begun, value: await run(session, finished(begun, operation)) };
+    let tx: PostgresTransaction | undefined;
+    const value = await this.#database.operate((now) => {
+      tx = this.begin(now);
+      return finished(tx, operation);
     }, purpose);
-    this.after(tx);
+    if (tx) this.after(tx);
     return value;
   }
 

@@ -6,6 +6,7 @@ import { randomBytes } from "node:crypto";
 import type { Client } from "pg";
 import type { Clock } from "../clock.js";
 import type { WakeTopic } from "../engine.js";
+import { keepAlive } from "./connections.js";
 import type { Notice } from "./driver.js";
 
 /** How long to wait before a lost connection is made again, at first and at most. */
@@ -189,13 +190,4 @@ export class Wake {
     this.#callOff = this.#options.clock.after(this.#reconnectMs, () => void this.#connect());
     this.#reconnectMs = Math.min(this.#reconnectMs * 2, reconnectMaxMs);
   }
-}
-
-/** Says whether an open connection keeps the process alive. */
-function keepAlive(client: Client, isKept: boolean): void {
-  const { connection } = client as unknown as {
-    connection?: { stream?: { ref?: () => void; unref?: () => void } };
-  };
-  if (isKept) connection?.stream?.ref?.();
-  else connection?.stream?.unref?.();
 }

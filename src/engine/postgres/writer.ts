@@ -129,6 +129,9 @@ export class Writer {
 
   /** Claims jobs. */
   claim(ask: ClaimAsk): Promise<ClaimAnswer> {
+    const { numbers } = this.#lanes;
+    if (ask.lanes.every(({ lane }) => numbers.has(lane)))
+      return this.#track(this.#claimer.claim(ask));
     const lanes = ask.lanes.map((lane) => ({ ...lane, typeVersion: versionOf(lane) }));
     return this.#withLanes(lanes, () => this.#claimer.claim(ask));
   }

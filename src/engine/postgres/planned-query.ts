@@ -1,18 +1,23 @@
 /**
- * Statements whose rows nobody looks at and whose plan the server remembers, in as few messages as there can be: the values and the
- * order to carry it out, in one write. The driver also asks each time what the columns of the answer are, in a message of its own, and
- * writes every message apart.
+ * Statements whose plan the server remembers, in as few messages as there can be: the values and the order to carry it out, in one
+ * write. The driver also asks each time what the columns of the answer are, in a message of its own, and writes every
+ * message apart. What the columns are is asked once for each statement.
  */
 import type { Query } from "pg";
-import type { SqlValue } from "../sql/statement.js";
+import type { SqlRow, SqlValue } from "../sql/statement.js";
+
+/** Makes a value of a column's text. */
+type Read = (text: string) => SqlValue;
 
 /** What the driver's queries are made of, which its types do not tell. */
 interface DriverQuery {
+  readonly text: string;
   readonly name: string | undefined;
   readonly values: readonly SqlValue[];
   hasBeenParsed(connection: DriverConnection): unknown;
   prepare(connection: DriverConnection): void;
-  handleDataRow(): void;
+  handleRowDescription(message: { readonly fields: readonly { dataTypeID: number }[] }): void;
+  handleDataRow(message: { readonly fields: readonly (string | null)[] }): void;
 }
 
 interface DriverConnection {
@@ -22,31 +27,54 @@ interface DriverConnection {
 type DriverQueryClass = new (text: string, values: readonly SqlValue[]) => DriverQuery;
 
 /** A query that calls back with how many rows it stored. */
-export type CountedQuery = Query & {
+export type PlannedQuery = Query & {
   name?: string;
+  /** Its rows, as arrays of their columns' values. Nobody looks at those of one that has no such list. */
+  received?: SqlRow[];
   callback: (error: Error | null, result: { readonly rowCount: number | null }) => void;
 };
 
 /** Makes queries of a driver. A session that does not know the statement yet is sent it in the driver's own way. */
-export function countedQueries(
+export function plannedQueries(
   driver: typeof Query,
+  readerOf: (oid: number) => Read,
 ): new (
   text: string,
   values: readonly SqlValue[],
-) => CountedQuery {
-  class Counted extends (driver as unknown as DriverQueryClass) {
+) => PlannedQuery {
+  /** How the columns of each statement are read, once it has been answered. */
+  const readers = new Map<string, readonly Read[]>();
+
+  class Planned extends (driver as unknown as DriverQueryClass) {
+    received: SqlValue[][] | undefined;
+
     override prepare(connection: DriverConnection): void {
-      if (this.name && this.hasBeenParsed(connection))
+      const isKnown = this.received === undefined || readers.has(this.text);
+      if (this.name && isKnown && this.hasBeenParsed(connection))
         connection.stream.write(messageOf(this.name, this.values));
       else super.prepare(connection);
     }
 
-    /** What the columns are was not asked. */
-    override handleDataRow(): void {}
-  }
-  return Counted as unknown as ReturnType<typeof countedQueries>;
-}
+    override handleRowDescription({ fields }: { fields: readonly { dataTypeID: number }[] }): void {
+      readers.set(
+        this.text,
+        fields.map(({ dataTypeID }) => readerOf(dataTypeID)),
+      );
+    }
 
+    override handleDataRow({ fields }: { fields: readonly (string | null)[] }): void {
+      if (this.received === undefined) return;
+      const columns = readers.get(this.text) ?? [];
+      const row: SqlValue[] = [];
+      for (let place = 0; place < fields.length; place++) {
+        const field = fields[place] ?? null;
+        row.push(field === null ? null : (columns[place] as Read)(field));
+      }
+      this.received.push(row);
+    }
+  }
+  return Planned as unknown as ReturnType<typeof plannedQueries>;
+}
 /** How many bytes a message has besides its values and the name of the statement: Bind, Execute and Sync. */
 const bindBytes = 1 + 4 + 1 + 1 + 2 + 2 + 2;
 const endOf = Buffer.from([0x45, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0x53, 0, 0, 0, 4]);
