@@ -8,6 +8,7 @@ import { StoreClosed, type StoreError, StoreUnavailable } from "../errors.js";
 import type { SqlRow, Statement, Step } from "../sql/statement.js";
 import type { Address } from "./address.js";
 import { countedQueries } from "./counted-query.js";
+import { CreateConnection } from "./create-connection.js";
 import { isConnectionLoss, storeError } from "./faults.js";
 import { migrate } from "./migrate.js";
 import { ServerClock } from "./server-clock.js";
@@ -72,8 +73,7 @@ export class Database {
   readonly #given: (() => number) | null;
   readonly #texts: StatementTexts;
   readonly #CountedQuery: ReturnType<typeof countedQueries>;
-  /** The connection of the last create, while the turn lasts in which it was answered. */
-  #spare: PoolClient | undefined;
+  readonly #creating: CreateConnection;
   /** What each connection has served first, if that was one of the purposes. */
   readonly #purposes = new WeakMap<PoolClient, Purpose>();
   #isClosed = false;
@@ -109,11 +109,12 @@ export class Database {
       allowExitOnIdle: true,
       pipeline: true,
     } as PoolConfig);
+    this.#creating = new CreateConnection(this.#pool, address.poolMax);
     // An idle connection that breaks is replaced when the next one is needed.
     this.#pool.on("error", () => {});
     // One that breaks between two statements of a transaction fails the next of them.
     this.#pool.on("connect", (client) => {
-      client.on("error", () => {});
+      client.on("error", (error) => this.#creating.broke(client, error));
       if (this.#isDirect) void settle(client).catch(() => {});
     });
   }
@@ -145,7 +146,8 @@ export class Database {
   /** How many connections there are, are in use and are waited for. */
   get load(): { readonly open: number; readonly used: number; readonly waitedFor: number } {
     const { totalCount, idleCount, waitingCount } = this.#pool;
-    return { open: totalCount, used: totalCount - idleCount, waitedFor: waitingCount };
+    const used = totalCount - idleCount - (this.#creating.isFree ? 1 : 0);
+    return { open: totalCount, used, waitedFor: waitingCount };
   }
 
   /** Brings the schema to the newest version, as `prepare` does it, and learns the server's time. */
@@ -184,7 +186,9 @@ export class Database {
    */
   async runAndNotify<Value>(step: Step<Value>, notice: Notice | null): Promise<Value> {
     if (this.#isClosed) throw this.#closed();
-    const client = this.#takeSpare() ?? (await this.#connect("create"));
+    const since = performance.now();
+    const creating = this.#creating;
+    const client = creating.take() ?? creating.adopt(await this.#connect("create"));
     let lost: Error | undefined;
     let notified: Promise<unknown> | undefined;
     try {
@@ -201,29 +205,11 @@ export class Database {
       if (isConnectionLoss(error)) lost = error as Error;
       throw error;
     } finally {
-      if (notified !== undefined) void notified.then(() => client.release(lost));
-      else if (lost !== undefined) client.release(lost);
-      else this.#spareUntilNextTurn(client);
+      // All notifications of a server need one lock, which others may hold for as long as their commits take.
+      if (lost !== undefined) creating.lose(client, lost);
+      else if (notified !== undefined) void notified.then(() => creating.done(client, since));
+      else creating.done(client, since);
     }
-  }
-
-  /** The connection that a create of this turn has left, if nobody has taken it. */
-  #takeSpare(): PoolClient | undefined {
-    const spare = this.#spare;
-    this.#spare = undefined;
-    return spare;
-  }
-
-  /**
-   * Who creates one job after the other does so in the turn of the answer. Until its end the connection is kept for that,
-   * because a pool sets timers and calls listeners whenever one comes and goes.
-   */
-  #spareUntilNextTurn(client: PoolClient): void {
-    this.#takeSpare()?.release();
-    this.#spare = client;
-    setImmediate(() => {
-      if (this.#spare === client) this.#takeSpare()?.release();
-    });
   }
 
   /** Sends a statement, and gives its rows. */
@@ -325,6 +311,7 @@ export class Database {
 
   /** Lets a pool that gives the connection which was freed last give the one that fits a purpose. */
   #giveNext(purpose: Purpose | undefined): void {
+    this.#creating.makeRoom();
     const { _idle: idle } = this.#pool as unknown as { _idle?: { readonly client: PoolClient }[] };
     if (idle === undefined) return;
     const servedAs = (wanted: Purpose | undefined) =>
@@ -370,6 +357,7 @@ export class Database {
   async close(): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;
+    this.#creating.close();
     await this.#pool.end();
   }
 
