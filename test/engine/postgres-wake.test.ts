@@ -26,6 +26,14 @@ function openWake() {
   return { wake, sent, next };
 }
 
+/** A busy process: a rest is over before its timer has its turn, and then it has it. */
+async function rested(): Promise<void> {
+  const until = performance.now() + 5;
+  while (performance.now() < until);
+  for (let turns = 0; turns < 2; turns++)
+    await new Promise<void>((resolve) => setImmediate(resolve));
+}
+
 function topicsOf(payload: string): string {
   return payload.split(" ").slice(1).join(" ");
 }
@@ -66,6 +74,33 @@ it("what was sent with a commit is not told again, and what was hinted at meanwh
   wake.hint(ended);
   if (notice) wake.told(notice);
   await wake.close();
+  expect(sent).toEqual(["ended"]);
+});
+
+it("while a create is under way, what is left to be told waits for its end", async () => {
+  const { wake, sent, next } = openWake();
+  wake.notice("ready");
+  wake.creating();
+  wake.hint(ended);
+  await new Promise<void>((resolve) => process.nextTick(resolve));
+  // The next create follows in the turn in which the one before is answered.
+  wake.created();
+  wake.creating();
+  const told = next();
+  await rested();
+  expect(sent).toEqual([]);
+  wake.created();
+  await told;
+  expect(sent).toEqual(["ended"]);
+});
+
+it("a create that takes long holds up nobody's hints", async () => {
+  const { wake, sent, next } = openWake();
+  wake.notice("ready");
+  wake.creating();
+  const told = next();
+  wake.hint(ended);
+  await told;
   expect(sent).toEqual(["ended"]);
 });
 

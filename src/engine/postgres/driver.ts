@@ -8,6 +8,7 @@ import { StoreClosed, type StoreError, StoreUnavailable } from "../errors.js";
 import type { SqlRow, Statement, Step } from "../sql/statement.js";
 import type { Address } from "./address.js";
 import { Connections, idleTimeoutMs, type Purpose } from "./connections.js";
+import { CreateConnection } from "./create-connection.js";
 import { isConnectionLoss, storeError } from "./faults.js";
 import { migrate } from "./migrate.js";
 import { plannedQueries } from "./planned-query.js";
@@ -76,6 +77,7 @@ export class Database {
   readonly #address: Address;
   readonly #pool: Pool;
   readonly #connections: Connections;
+  readonly #creating: CreateConnection;
   readonly #clock = new ServerClock();
   readonly #given: (() => number) | null;
   readonly #texts: StatementTexts;
@@ -116,6 +118,7 @@ export class Database {
     // An idle connection that breaks is replaced when the next one is needed.
     this.#pool.on("error", () => {});
     this.#connections = new Connections(this.#pool, address.poolMax);
+    this.#creating = new CreateConnection(this.#connections);
     this.#pool.on("connect", (client) => {
       if (this.#isDirect) void settle(client).catch(() => {});
     });
@@ -186,9 +189,10 @@ export class Database {
    */
   async runAndNotify<Value>(step: Step<Value>, notice: Notice | null): Promise<Value> {
     if (this.#isClosed) throw this.#closed();
-    const taken = this.#connections.take("create");
+    const since = performance.now();
+    const taken = this.#creating.take();
     const client = taken instanceof Promise ? await taken : taken;
-    const giveBack = () => this.#connections.giveBack(client, "create", lost);
+    const giveBack = () => this.#creating.done(client, since, lost);
     let lost: Error | undefined;
     let notified: Promise<unknown> | undefined;
     try {
@@ -207,7 +211,8 @@ export class Database {
       if (isConnectionLoss(error)) lost = error as Error;
       throw error;
     } finally {
-      if (notified === undefined) giveBack();
+      // All notifications of a server need one lock, which others may hold for as long as their commits take.
+      if (notified === undefined || lost !== undefined) giveBack();
       else void notified.then(giveBack);
     }
   }

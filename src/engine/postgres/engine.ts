@@ -104,6 +104,8 @@ class PostgresEngine implements Engine {
         this.#commits.ring();
       },
       ready: () => this.#wake.notice("ready"),
+      creating: () => this.#wake.creating(),
+      created: () => this.#wake.created(),
       told: (woke, notice) => {
         this.#wake.told(notice);
         this.#wake.hintHere(woke);

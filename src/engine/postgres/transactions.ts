@@ -29,6 +29,10 @@ export interface Hints {
    * notifications rest, and then this is told as everything else is.
    */
   ready(): Notice | null;
+  /** Such a statement is under way. */
+  creating(): void;
+  /** It has been answered. */
+  created(): void;
   /** Other processes were told of this by that notification. */
   told(woke: PostgresTransaction["woke"], notice: Notice): void;
 }
@@ -68,10 +72,15 @@ export class Transactions {
   async statement<Value>(operation: Operation<Value>): Promise<Value> {
     const tx = this.begin(this.#database.now());
     const notice = this.#hints.ready();
-    const value = await this.#database.runAndNotify(operation(tx), notice);
-    if (notice) this.#hints.told(tx.woke, notice);
-    else this.#hints.tell(tx.woke);
-    return value;
+    this.#hints.creating();
+    try {
+      const value = await this.#database.runAndNotify(operation(tx), notice);
+      if (notice) this.#hints.told(tx.woke, notice);
+      else this.#hints.tell(tx.woke);
+      return value;
+    } finally {
+      this.#hints.created();
+    }
   }
 
   /** Carries out an operation, again if others got in its way. */

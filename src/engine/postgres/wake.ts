@@ -25,6 +25,12 @@ const restMs = 2;
  */
 const graceMs = 1;
 
+/**
+ * How long they may rest while a create is under way, whose end is told with it. A timer that is about to fire makes each wait for the
+ * server dearer, by as much as a notification costs.
+ */
+const restMaxMs = 20;
+
 const topics: readonly WakeTopic[] = ["ready", "ended", "cancel"];
 
 /** What the wake-ups need. */
@@ -54,7 +60,12 @@ export class Wake {
   #hints = 0;
   /** Monotonic, and of this process: others are as real as the server, whatever clock the store was given. */
   #restsUntil = Number.NEGATIVE_INFINITY;
-  #endRest = () => {};
+  #endRest: (() => void) | null = null;
+  #timer: NodeJS.Timeout | undefined;
+  /** Whether the timer waits for a create that is under way. */
+  #isPatient = false;
+  /** How many creates are under way. */
+  #creates = 0;
   /** Whether the last one was to go along with a create. */
   #wentAlong = false;
   #sending: Promise<void> | null = null;
@@ -104,6 +115,17 @@ export class Wake {
     return this.#noticeOf(new Set([...this.#pending.keys(), topic]));
   }
 
+  /** A create is under way, and most likely the next one follows it. */
+  creating(): void {
+    this.#creates += 1;
+  }
+
+  /** A create has been answered. Whoever waited for it has made the next one before this turn ends, or makes none soon. */
+  created(): void {
+    this.#creates -= 1;
+    if (this.#endRest !== null) process.nextTick(this.#setTimer);
+  }
+
   /** A notification was sent: what it took along is told, but for what was hinted at since. */
   told(notice: Notice): void {
     for (const [topic, hint] of this.#pending)
@@ -114,7 +136,7 @@ export class Wake {
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#callOff?.();
-    this.#endRest();
+    this.#endRest?.();
     await this.#sending;
     const client = this.#client;
     this.#client = null;
@@ -129,8 +151,7 @@ export class Wake {
 
   async #send(): Promise<void> {
     while (this.#pending.size > 0) {
-      const restsMs = this.#isClosed ? 0 : this.#restsUntil - performance.now();
-      if (restsMs > 0) await this.#rest(restsMs + (this.#wentAlong ? graceMs : 0));
+      if (!this.#isClosed && performance.now() < this.#restsUntil) await this.#rest();
       // A notification that cannot be sent is a hint lost, no more.
       else {
         const notice = this.#noticeOf(this.#pending.keys());
@@ -149,12 +170,25 @@ export class Wake {
     return { channel: this.#options.channel, payload, hints: this.#hints };
   }
 
-  #rest(forMs: number): Promise<void> {
-    return new Promise((resolve) => {
+  async #rest(): Promise<void> {
+    await new Promise<void>((resolve) => {
       this.#endRest = resolve;
-      setTimeout(resolve, forMs);
+      process.nextTick(this.#setTimer);
     });
+    clearTimeout(this.#timer);
+    this.#endRest = null;
+    this.#isPatient = false;
   }
+
+  /** Sees to it that a rest ends, soon unless a create is under way. */
+  readonly #setTimer = () => {
+    const isPatient = this.#creates > 0;
+    if (this.#endRest === null || (isPatient && this.#isPatient)) return;
+    const restsMs = this.#restsUntil - performance.now() + (this.#wentAlong ? graceMs : 0);
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(this.#endRest, isPatient ? restMaxMs : restsMs);
+    this.#isPatient = isPatient;
+  };
 
   async #connect(): Promise<void> {
     if (this.#isClosed) return;
