@@ -113,7 +113,7 @@ function start(job: Job, event: EventOf<"started">): Job {
  * and a job less than one after the other.
  */
 export function startedFirst(created: EventOf<"created">, worker: string, at: number): Job {
-  const job: Writable<Job> = create(created);
+  const job = create(created);
   if (job.state !== "pending") return job;
   job.state = "active";
   job.version = 2;
@@ -159,8 +159,8 @@ function changed(job: Job, changes: Changes): Writable<Job> {
   return next as unknown as Writable<Job>;
 }
 
-function create(event: EventOf<"created">): Job {
-  const job: Job = {
+function create(event: EventOf<"created">): Writable<Job> {
+  const job: Writable<Job> = {
     id: event.jobId,
     service: event.service,
     type: event.type,
@@ -182,11 +182,16 @@ function create(event: EventOf<"created">): Job {
     deadLetter: event.deadLetter,
     blockers: event.blockers,
   };
-  return hasOptional(event) ? changed(job, optionalOf(event)) : job;
+  for (const name of optionalNames) setIfGiven(job, name, event[name]);
+  return job;
 }
 
-function hasOptional(event: EventOf<"created">): boolean {
-  return optionalNames.some((name) => event[name] !== undefined);
+function setIfGiven<Name extends keyof Job>(
+  job: Writable<Job>,
+  name: Name,
+  value: Job[Name] | undefined,
+): void {
+  if (value !== undefined) job[name] = value;
 }
 
 /** The members of a `created` event that a job has only if they were given. */
@@ -201,10 +206,6 @@ const optionalNames = [
   "signature",
   "secret",
 ] as const;
-
-function optionalOf(event: EventOf<"created">): Changes {
-  return Object.fromEntries(optionalNames.map((name) => [name, event[name]]));
-}
 
 /** What leaves with an attempt, however it ends. */
 const attemptOver = { worker: undefined, cancelRequest: undefined, keyBlocked: undefined } as const;

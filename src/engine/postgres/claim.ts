@@ -21,7 +21,7 @@ import {
 import { freeSlot, keyScope } from "../sql/slim.js";
 import type { SqlValue, Step } from "../sql/statement.js";
 import { promoteDue, sweepSlots } from "./due.js";
-import { promoteKeys, waitingKeys } from "./keys.js";
+import { freeKeys, promoteKeys } from "./keys.js";
 import { type Candidate, compareRows, lookAhead, type Outlook, type ReadyRow } from "./look.js";
 import type { Marks } from "./marks.js";
 import { readLaterOf } from "./read.js";
@@ -31,8 +31,10 @@ import type { PostgresTransaction } from "./transaction.js";
 /** How often a claim looks again because jobs that it met had to be ended or passed over. */
 const roundsMax = 20;
 
-/** The most keys that one claim looks at because the next job may not have been let in. */
-const sweepKeysMax = 200;
+/** How far the keys have been looked at for slots that came free unnoticed. */
+export interface KeySweep {
+  from: string;
+}
 
 /**
  * Claims jobs in order, at most the free places, within every cap. The lanes are known already.
@@ -42,13 +44,13 @@ export function* claimJobs(
   tx: PostgresTransaction,
   ask: ClaimAsk,
   lanes: readonly OpenLane[],
-  sweep: boolean,
+  sweep: KeySweep | null,
   marks: Marks,
 ): Step<ClaimAnswer> {
   const left: CapsLeft = new Map();
   const look = (limit: number) => lookAhead(tx, lanes, limit, left, marks);
   let outlook = yield* look(ask.limit);
-  if (yield* bringIn(tx, lanes, outlook, sweep)) outlook = yield* look(ask.limit);
+  if (yield* bringIn(tx, outlook, sweep)) outlook = yield* look(ask.limit);
   if (outlook.lined.length > 0) {
     yield* countUnderLock(tx, outlook.lined, left);
     outlook = yield* look(ask.limit);
@@ -73,19 +75,22 @@ export function* claimJobs(
 /** Does what time has brought, and gives whether it did something. */
 function* bringIn(
   tx: PostgresTransaction,
-  lanes: readonly OpenLane[],
   { due, lapsesAt }: Outlook,
-  sweep: boolean,
+  sweep: KeySweep | null,
 ): Step<boolean> {
   const isLapsed = lapsesAt <= tx.now;
   if (isLapsed) yield* sweepSlots(tx);
   if (due.length > 0) yield* promoteDue(tx, due);
-  if (sweep) {
-    const numbers = lanes.map(({ number }) => number);
-    const keys = yield* waitingKeys(numbers, sweepKeysMax);
-    if (keys.length > 0) yield* promoteKeys(tx, keys);
-  }
-  return isLapsed || due.length > 0 || sweep;
+  const free = sweep ? yield* sweepKeys(tx, sweep) : false;
+  return isLapsed || due.length > 0 || free;
+}
+
+/** Lets the next jobs of keys in whose slots came free unnoticed, and gives whether there were any. */
+function* sweepKeys(tx: PostgresTransaction, sweep: KeySweep): Step<boolean> {
+  const { free, upTo } = yield* freeKeys(tx, sweep.from);
+  sweep.from = upTo;
+  if (free.length > 0) yield* promoteKeys(tx, free);
+  return free.length > 0;
 }
 
 /** Claims under the same cap go one after the other, so that none counts places that another is about to take. */

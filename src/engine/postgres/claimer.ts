@@ -6,7 +6,7 @@ import { distinctLanes } from "../claim-lanes.js";
 import type { ClaimAnswer, ClaimAsk, ClaimedJob } from "../engine.js";
 import { type CapsLeft, capScopes, type OpenLane } from "../sql/caps.js";
 import type { Step } from "../sql/statement.js";
-import { claimJobs, countUnderLock } from "./claim.js";
+import { claimJobs, countUnderLock, type KeySweep } from "./claim.js";
 import { claimFew, mayTakeFew } from "./few-claim.js";
 import { Marks } from "./marks.js";
 import { claimPlain, type PlainClaim } from "./plain-claim.js";
@@ -29,6 +29,7 @@ export class Claimer {
   #isIdle = false;
   /** It found few, too, so that few are expected of the next. */
   #isQuiet = false;
+  readonly #keySweep: KeySweep = { from: "" };
   #sweptAt = Number.NEGATIVE_INFINITY;
   /** A claim that found jobs sweeps no sooner than this. The first claims of a busy process so are not held up. */
   #isLateFrom = performance.now() + sweepLateMs;
@@ -57,7 +58,7 @@ export class Claimer {
   #sweep(ask: ClaimAsk): Promise<ClaimAnswer> {
     this.#sweptAt = performance.now();
     this.#isLateFrom = this.#sweptAt + sweepLateMs;
-    return this.#claimInSteps(ask, true);
+    return this.#claimInSteps(ask, this.#keySweep);
   }
 
   async #claimAtOnce(ask: ClaimAsk, isFew: boolean): Promise<ClaimAnswer> {
@@ -69,7 +70,7 @@ export class Claimer {
     try {
       const more = await (follow === "any"
         ? this.#claimAtOnce(rest, false)
-        : this.#claimInSteps(rest, false));
+        : this.#claimInSteps(rest, null));
       return { jobs: [...jobs, ...more.jobs], nextDueAt: more.nextDueAt };
     } catch (error) {
       // What was taken is the worker's already, whatever became of the rest.
@@ -89,7 +90,7 @@ export class Claimer {
     return yield* claimPlain(tx, ask, lanes, left, { marks, sharedLeases: this.#sharedLeases });
   }
 
-  #claimInSteps(ask: ClaimAsk, sweep: boolean): Promise<ClaimAnswer> {
+  #claimInSteps(ask: ClaimAsk, sweep: KeySweep | null): Promise<ClaimAnswer> {
     return this.#transactions.again((tx) =>
       claimJobs(tx, ask, openLanes(tx, ask), sweep, this.#marks),
     );

@@ -97,7 +97,7 @@ export function* claimFew(
   const [found, dueAt, lapsesAt, isLined] = row;
   const taken = takenRows(rows);
   const jobs = claimedJobs(tx, ask, lanes, taken);
-  const counts = remember(lanes, taken, marks);
+  const counts = remember(lanes, taken, marks, (count, place) => count >= (places[place] ?? 0));
   for (const [place, { number }] of lanes.entries()) {
     if ((places[place] ?? 0) <= 0) continue;
     marks.looked(number, tookMs);

@@ -49,8 +49,8 @@ export class Marks {
     found.lookAt = performance.now() + rest;
   }
 
-  /** Jobs of a lane were found up to a place. */
-  found(lane: number, jobs: number, last: Mark): void {
+  /** Jobs of a lane were found up to a place; `null` where there are no more behind it, and the next come anywhere. */
+  found(lane: number, jobs: number, last: Mark | null): void {
     const found = this.#of(lane);
     const now = performance.now();
     if (now - found.countedFrom > minuteMs) {

@@ -91,7 +91,7 @@ const take = `${find},
   ),
   whole AS MATERIALIZED (
     SELECT min(lane) AS lane, min(n) AS first_job, max(n) AS last_job, array_agg(n) AS jobs FROM gone
-    HAVING count(*) BETWEEN ${sharedMin} AND ${sharedMax} AND min(lane) = max(lane) AND bool_and(is_first AND key IS NULL)
+    HAVING count(*) BETWEEN ${sharedMin} AND ${sharedMax} AND min(lane) = max(lane) AND bool_and(is_first)
   ),
   shared AS (
     INSERT INTO shared_leases (seq, at, until, lane, capped, worker, first_job, last_job, jobs)
@@ -152,9 +152,14 @@ export function* claimPlain(
   if (!row) throw new Error("A claim gave no word of its lanes.");
   const [found, dueAt, lapsesAt, isLined] = row;
   const taken = takenJobs(row);
-  rememberShared(row, taken, sharedLeases);
   const jobs = claimedJobs(tx, ask, lanes, taken);
-  const counts = remember(lanes, taken, marks);
+  rememberShared(row, taken, jobs, sharedLeases);
+  const counts = remember(
+    lanes,
+    taken,
+    marks,
+    (count, place) => jobs.length === limit || count === places[place],
+  );
   for (const [place, { number }] of lanes.entries()) {
     if (places[place] === 0) continue;
     if (starts[place] === null) marks.looked(number, tookMs);
@@ -167,9 +172,13 @@ export function* claimPlain(
     (mark, place) => mark !== null && (counts[place] ?? 0) < (places[place] ?? 0),
   );
   const isHeldUp = isLined !== null || next <= tx.now;
-  const isAll = jobs.length === Math.min(found, limit) && (jobs.length === limit || !isShort);
+  const isAll = jobs.length === Math.min(found, limit);
+  const mayBeMore = isShort && jobs.length < limit;
   const nextDueAt = jobs.length < limit && Number.isFinite(next) ? next : null;
-  return { answer: { jobs, nextDueAt }, follow: isHeldUp || !isAll ? "steps" : "nothing" };
+  return {
+    answer: { jobs, nextDueAt },
+    follow: isHeldUp || !isAll ? "steps" : mayBeMore ? "any" : "nothing",
+  };
 }
 
 const never = Number.POSITIVE_INFINITY;
@@ -254,11 +263,12 @@ function eventsFrom(head: JobHead, log: string): readonly JobEvent[] {
   return (JSON.parse(log) as readonly EventValues[]).map((values) => eventFrom(head, values));
 }
 
-/** Remembers the last job of each lane, and gives how many there were. */
+/** Remembers the last job of each lane that may have more behind it, and gives how many each gave. */
 export function remember(
   lanes: readonly OpenLane[],
   taken: TakenJobs,
   marks: Marks,
+  mayHaveMore: (count: number, place: number) => boolean,
 ): readonly number[] {
   const seen = new Map<number, { count: number; last: number }>();
   for (const place of taken.order) {
@@ -268,9 +278,11 @@ export function remember(
       known.last = place;
     } else seen.set(taken.laneOf(place), { count: 1, last: place });
   }
-  for (const [number, { count, last }] of seen) {
+  return lanes.map(({ number }, place) => {
+    const { count, last } = seen.get(number) ?? { count: 0, last: 0 };
     const [rank = 0, runAt = 0, id = ""] = [taken.ranks[last], taken.runAts[last], taken.ids[last]];
-    marks.found(number, count, { rank, runAt, id });
-  }
-  return lanes.map(({ number }) => seen.get(number)?.count ?? 0);
+    if (!mayHaveMore(count, place)) marks.found(number, count, null);
+    else if (count > 0) marks.found(number, count, { rank, runAt, id });
+    return count;
+  });
 }

@@ -5,7 +5,7 @@
 import type { AppendOutcome } from "../engine.js";
 import type { PlainEnd } from "../sql/plain.js";
 import { arrays, type SqlValue, type Step } from "../sql/statement.js";
-import { promoteKeys } from "./keys.js";
+import { lockedKeys, promoteLocked } from "./keys.js";
 import { roundMax, roundTextMax } from "./rounds.js";
 import { type SharedPlace, spreadFreed } from "./shared-leases.js";
 import { array, joined, list, plainText, separator, table } from "./text.js";
@@ -71,8 +71,24 @@ function store(own: readonly Shareable[]): string {
 }
 
 /** What has ended: how many, and, where that is less than were given, which, by the ids of their events. */
-const whatEnded = `SELECT a.*, CASE WHEN a.count < ?::int THEN (SELECT ${joined("event_id")} FROM gone) END
-  FROM (SELECT count(*)::int AS count, max(capped), ${joined("key")} FROM gone) AS a`;
+const whatEnded = ` SELECT a.*, CASE WHEN a.count < ?::int THEN (SELECT ${joined("event_id")} FROM gone) END
+  FROM (SELECT count(*)::int AS count, max(capped) FROM gone) AS a`;
+
+/** Gives the slots of the jobs back, and tells the same with their keys, and which of these could be locked. */
+function endOfKeys(token: string): string {
+  return `,
+  let_go AS (
+    DELETE FROM slots WHERE ctid = ANY(ARRAY(
+      SELECT t.ctid FROM shared s, gone g, LATERAL (
+        SELECT ctid FROM slots WHERE scope = 'k:' || g.key AND job = g.id AND token = ${token} OFFSET 0
+      ) AS t WHERE g.key IS NOT NULL))
+  ),
+  locked_keys AS (${lockedKeys("gone")})
+  SELECT a.*, CASE WHEN a.count < ?::int THEN (SELECT ${joined("event_id")} FROM gone) END,
+    (SELECT ${joined("key")} FROM gone), k.*
+  FROM (SELECT count(*)::int AS count, max(capped) FROM gone) AS a,
+    (SELECT ${joined("hash")}, ${joined("max_active::text")} FROM locked_keys) AS k`;
+}
 
 /**
  * Ends jobs that, of what may be shared, differ in what `own` names: every column less is one less to take apart and to carry
@@ -83,13 +99,6 @@ const whatEnded = `SELECT a.*, CASE WHEN a.count < ?::int THEN (SELECT ${joined(
 function endOf(own: readonly Shareable[], keyed: boolean): string {
   const of = (name: Shareable) => sharedOrOwn(own, name);
   const input = table("g", { id: "text", ...ownTypes(own) });
-  const freed = `,
-  freed AS (
-    DELETE FROM slots WHERE ctid = ANY(ARRAY(
-      SELECT t.ctid FROM shared s, gone g, LATERAL (
-        SELECT ctid FROM slots WHERE scope = 'k:' || g.key AND job = g.id AND token = ${of("token")} OFFSET 0
-      ) AS t WHERE g.key IS NOT NULL))
-  )`;
   return `WITH ${sharedOnce},
   locked AS MATERIALIZED (
     SELECT l.lies, g.* FROM shared s, ${input}, LATERAL (
@@ -102,32 +111,35 @@ function endOf(own: readonly Shareable[], keyed: boolean): string {
     DELETE FROM leases l USING locked g WHERE l.ctid = g.lies
     RETURNING l.n, l.lane, l.run, l.tries, l.started_at, l.key, l.capped, l.started, g.*
   ),
-  ${store(own)}${keyed ? freed : ""}
-  ${whatEnded}`;
+  ${store(own)}${keyed ? endOfKeys(of("token")) : whatEnded}`;
 }
 
 /**
  * Ends jobs that share a lease, by their places in it. It goes with them: jobs that have not ended get leases of their own.
- * All of them are first tries.
+ * All of them are first tries. With `keyed`, whoever ends them knows their keys.
  */
-const endTogether = `WITH ${sharedOnce},
+function endTogether(keyed: boolean): string {
+  const of = keyed ? { id: "text", key: "text" } : null;
+  const input = table("g", { seq: "bigint", place: "int", ...of, ...ownTypes(mostlyOwn) });
+  return `WITH ${sharedOnce},
   freed AS (
     DELETE FROM shared_leases WHERE ctid = ANY(ARRAY(
       SELECT ctid FROM shared_leases WHERE seq = ANY(${array("bigint")}) FOR UPDATE SKIP LOCKED)) RETURNING *
   ),
   gone AS MATERIALIZED (
-    SELECT f.jobs[g.place] AS n, f.lane, 1 AS run, 1 AS tries, f.at AS started_at, f.capped, f.seq AS started, g.*,
-      NULL AS key FROM ${table("g", { seq: "bigint", place: "int", ...ownTypes(mostlyOwn) })} JOIN freed f ON f.seq = g.seq
+    SELECT f.jobs[g.place] AS n, f.lane, 1 AS run, 1 AS tries, f.at AS started_at, f.capped, f.seq AS started, g.*
+    FROM ${input} JOIN freed f ON f.seq = g.seq
   ),
   left_over AS (${spreadFreed("m.n NOT IN (SELECT n FROM gone)")}),
-  ${store(mostlyOwn)}
-  ${whatEnded}`;
+  ${store(mostlyOwn)}${keyed ? endOfKeys("1") : whatEnded}`;
+}
 
 type EndedRow = readonly [
   count: number,
   capped: number | null,
-  keys: string | null,
   eventIds: string | null,
+  /** The keys of the jobs, if these were asked for, those that could be locked, and how many of each may be active. */
+  ...keys: [] | [all: string | null, locked: string | null, maxActive: string | null],
 ];
 
 const appended: AppendOutcome = { outcome: "appended" };
@@ -136,6 +148,7 @@ const appended: AppendOutcome = { outcome: "appended" };
 const ends = {
   alike: { plain: endOf(mostlyOwn, false), keyed: endOf(mostlyOwn, true) },
   mixed: { plain: endOf(names, false), keyed: endOf(names, true) },
+  together: { plain: endTogether(false), keyed: endTogether(true) },
 } as const;
 
 /** Where the values of shareable columns stand in an item, in their order. */
@@ -156,10 +169,18 @@ export function* endPlain(
 ): Step<PlainEnds> {
   const statement = { ...statementOf(batch, keyed), raw: true, planned: true } as const;
   const [row] = arrays<EndedRow>(yield keyed ? statement : { ...statement, last: true });
-  const keys = row?.[2] ?? null;
   const outcomes = outcomesOf(tx, batch.items, row);
-  if (keys !== null) yield* promoteKeys(tx, [...new Set(keys.split(separator))]);
-  return { outcomes, areKeyed: keys !== null };
+  return { outcomes, areKeyed: yield* letNextIn(tx, row) };
+}
+
+/** Lets the next jobs of the keys in whose jobs have ended, and gives whether there were any. */
+function* letNextIn(tx: PostgresTransaction, row: EndedRow | undefined): Step<boolean> {
+  const [, , , keys = null, hashes = null, maxActive = null] = row ?? [];
+  if (keys === null) return false;
+  const limits = maxActive?.split(separator) ?? [];
+  const locked = hashes?.split(separator).map((hash, at) => [hash, Number(limits[at])] as const);
+  yield* promoteLocked(tx, new Set(keys.split(separator)), locked ?? [], true);
+  return true;
 }
 
 /** A batch of outcomes with what they have in common taken out. */
@@ -227,10 +248,19 @@ export function* endShared(
   const seqs = places.map(({ seq }) => seq);
   const at = list(places.map(({ place }) => place));
   const leases = list([...new Set(seqs)]);
+  const isKeyed = places.some(({ key }) => key !== undefined);
+  const ids = list(items.map((item) => item[0]));
+  const keys = isKeyed ? [ids, list(places.map(({ key = null }) => key))] : [];
   const own = columnsOf(batch, mostlyOwn);
-  const values = [...shared, inRound, leases, list(seqs), at, ...own, items.length];
-  const statement = { sql: endTogether, values, raw: true, planned: true, last: true } as const;
-  return outcomesOf(tx, items, arrays<EndedRow>(yield statement)[0]);
+  const statement = {
+    sql: ends.together[isKeyed ? "keyed" : "plain"],
+    values: [...shared, inRound, leases, list(seqs), at, ...keys, ...own, items.length],
+    raw: true,
+    planned: true,
+  } as const;
+  const [row] = arrays<EndedRow>(yield isKeyed ? statement : { ...statement, last: true });
+  yield* letNextIn(tx, row);
+  return outcomesOf(tx, items, row);
 }
 
 /** Whether the outcomes of first tries in a batch may stand in one round: they differ in when, and in short results. */
@@ -262,7 +292,7 @@ function outcomesOf(
   items: readonly PlainEnd[],
   row: EndedRow | undefined,
 ): readonly (AppendOutcome | null)[] {
-  const [count = 0, capped = null, , eventIds = null] = row ?? [];
+  const [count = 0, capped = null, eventIds = null] = row ?? [];
   if (count === 0) return items.map(() => null);
   tx.woke.ended = true;
   if (capped === 1) tx.woke.ready = true;

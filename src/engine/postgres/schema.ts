@@ -208,4 +208,13 @@ export const migrations: readonly string[] = [
       f.at, f.at, 0, 0, f.seq
     FROM jobs j JOIN shared_leases f ON f.last_job >= j.n AND f.first_job <= j.n AND j.n = ANY(f.jobs);
   `,
+  `
+  -- Jobs of keys share leases, too. Their keys stand in their wide rows.
+  CREATE OR REPLACE VIEW held_by_job AS
+    SELECT id, n, lane, rank, run_at, run, deadline, key, key_max, version, tries, token, until, capped, worker, started_at,
+      updated_at, heartbeat_at, cancel, blocked, started FROM leases
+    UNION ALL SELECT j.id, j.n, f.lane, -j.priority, j.run_at, 1, j.deadline, j.key_hash, j.key_max, 2, 1, 1, f.until, f.capped,
+      f.worker, f.at, f.at, f.at, 0, 0, f.seq
+    FROM jobs j JOIN shared_leases f ON f.last_job >= j.n AND f.first_job <= j.n AND j.n = ANY(f.jobs);
+  `,
 ];

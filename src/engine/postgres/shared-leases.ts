@@ -13,10 +13,10 @@ export const sharedMin = 32;
 export const sharedMax = 800;
 
 /** The columns of a lease, and what a shared lease `f` and the wide row `j` of a job say for them. */
-const leaseColumns = `id, n, lane, rank, run_at, run, deadline, version, tries, token, until, capped, worker, started_at,
-  updated_at, heartbeat_at, cancel, blocked, started`;
-const leaseOfShared = `j.id, j.n, f.lane, -j.priority, j.run_at, 1, j.deadline, 2, 1, 1, f.until, f.capped, f.worker, f.at,
-  f.at, f.at, 0, 0, f.seq`;
+const leaseColumns = `id, n, lane, rank, run_at, run, deadline, key, key_max, version, tries, token, until, capped, worker,
+  started_at, updated_at, heartbeat_at, cancel, blocked, started`;
+const leaseOfShared = `j.id, j.n, f.lane, -j.priority, j.run_at, 1, j.deadline, j.key_hash, j.key_max, 2, 1, 1, f.until, f.capped,
+  f.worker, f.at, f.at, f.at, 0, 0, f.seq`;
 
 /** Gives leases of their own to the jobs of the rows `freed` that meet a condition on their numbers, `m.n`. */
 export function spreadFreed(condition: string): string {
@@ -57,6 +57,8 @@ export interface SharedPlace {
   readonly seq: number;
   /** Counted from 1. */
   readonly place: number;
+  /** The hash of the job's concurrency key, if it has one. */
+  readonly key: string | undefined;
 }
 
 /** The most jobs that are remembered: more than a process runs at once. */
@@ -83,9 +85,10 @@ export class SharedLeases {
     this.#transactions = transactions;
   }
 
-  /** A claim has given jobs a lease that they share, in this order. */
-  remember(seq: number, ids: readonly string[]): void {
-    for (const [index, id] of ids.entries()) this.#places.set(id, { seq, place: index + 1 });
+  /** A claim has given jobs a lease that they share, in this order. Some of them may have keys. */
+  remember(seq: number, ids: readonly string[], keys: ReadonlyMap<string, string>): void {
+    for (const [index, id] of ids.entries())
+      this.#places.set(id, { seq, place: index + 1, key: keys.get(id) });
     for (const id of this.#places.keys()) {
       if (this.#places.size <= rememberedMax) return;
       this.#places.delete(id);

@@ -2,6 +2,7 @@
  * What the statement of a plain claim tells of the jobs that it took: column by column, each as one list, because a row for
  * each job would cost the process more than its job does.
  */
+import type { ClaimedJob } from "../engine.js";
 import type { SharedLeases } from "./shared-leases.js";
 import { joined, nothing, separator } from "./text.js";
 
@@ -132,10 +133,18 @@ export function takenRows(rows: readonly FewRow[]): TakenJobs {
   };
 }
 
-/** Remembers which of the jobs share a lease, in its order. */
-export function rememberShared(row: ClaimRow, { ids }: TakenJobs, leases: SharedLeases): void {
+/** Remembers which of the jobs share a lease, in its order, and their keys. */
+export function rememberShared(
+  row: ClaimRow,
+  { ids }: TakenJobs,
+  jobs: readonly ClaimedJob[],
+  leases: SharedLeases,
+): void {
   const [, , , , seq, sharedJobs, , , numbers] = row;
-  if (seq !== null) leases.remember(seq, inOrderOf(sharedJobs, numbers, ids));
+  if (seq === null) return;
+  const keys = new Map<string, string>();
+  for (const { job } of jobs) if (job.key) keys.set(job.id, job.key.hash);
+  leases.remember(seq, inOrderOf(sharedJobs, numbers, ids), keys);
 }
 
 function inOrderOf(

@@ -198,7 +198,7 @@ function* jobsOfKey(hash: string): Step<Pick<KeyFacts, "oldestQueued" | "running
     values: [hash, keyScope(hash)],
   };
   const [running] = yield {
-    sql: "SELECT l.id FROM slots s JOIN leases l ON l.id = s.job WHERE s.scope = ? ORDER BY l.n LIMIT 1",
+    sql: "SELECT l.id FROM slots s JOIN held_by_job l ON l.id = s.job WHERE s.scope = ? ORDER BY l.n LIMIT 1",
     values: [keyScope(hash)],
   };
   return {

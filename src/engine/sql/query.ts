@@ -310,7 +310,7 @@ function* keyRow(now: number, row: SqlRow): Step<KeyRow> {
   const hash = text(row, "hash");
   const holders = yield {
     sql: `SELECT t.job, t.token, t.until AS ended_until, s.worker, s.heartbeat_at, s.until, s.blocked
-      FROM slots t LEFT JOIN leases s ON s.id = t.job AND s.token = t.token WHERE t.scope = ? AND (t.until IS NULL OR t.until > ?) ORDER BY t.job, t.token`,
+      FROM slots t LEFT JOIN held_by_job s ON s.id = t.job AND s.token = t.token WHERE t.scope = ? AND (t.until IS NULL OR t.until > ?) ORDER BY t.job, t.token`,
     values: [keyScope(hash), now],
   };
   const queued = yield {
