@@ -60,16 +60,19 @@ export function* createKeyed(
   changes: readonly KeyedCreate[],
   trustsFresh: boolean,
 ): Step<readonly AppendOutcome[]> {
-  yield* lockInOrder(tx, changes);
-  // A statement sees what was committed before it began, so that these must be others than the one that locks.
-  const lines = yield* lookAtKeys(
-    tx,
-    changes.map(({ event }) => event.key),
-  );
   const chosen = changes.filter(({ isFresh }) => !(isFresh && trustsFresh));
   const taken = yield* takenIds(
     tx,
     chosen.map(({ job }) => job.id),
+  );
+  // The key of a job that exists is not touched.
+  const fresh = changes.filter(({ job }) => !taken.has(job.id));
+  if (fresh.length === 0) return changes.map(() => exists);
+  yield* lockInOrder(tx, fresh);
+  // A statement sees what was committed before it began, so that this is another than the one that locks.
+  const lines = yield* lookAtKeys(
+    tx,
+    fresh.map(({ event }) => event.key),
   );
   const decided = decideAll(tx, changes, lines, taken);
   if (decided === null) return yield* stepByStep(tx, changes);
@@ -78,6 +81,8 @@ export function* createKeyed(
   if (decided.jobs.length > 0) tx.woke.ready = true;
   return decided.outcomes;
 }
+
+const exists: AppendOutcome = { outcome: "exists" };
 
 function* stepByStep(
   tx: PostgresTransaction,
@@ -111,7 +116,7 @@ function decideAll(
   const records = new Map<string, KeyRecord>();
   for (const { event } of changes) {
     if (taken.has(event.jobId)) {
-      outcomes.push({ outcome: "exists" });
+      outcomes.push(exists);
       continue;
     }
     const line = lines.get(event.key.hash);
