@@ -4,6 +4,7 @@
  */
 import { mayTakeSlot } from "../../core/admission.js";
 import type { JobKeyPolicy } from "../../core/job.js";
+import { Overtaken } from "../sql/overtaken.js";
 import { arrays, type SqlValue, type Step } from "../sql/statement.js";
 import { compare, type FullKey, KeyLine, type Standing, type StoredLine } from "./key-line.js";
 import { array, list, table } from "./text.js";
@@ -19,7 +20,7 @@ const firstInLine = `SELECT n, id, rank, run_at, coalesce(key_max, 1) AS key_max
   WHERE key = i.hash AND (cause = 'key' OR (cause = 'due' AND run_at <= ?::bigint)) ORDER BY rank, run_at, id LIMIT`;
 
 /** One statement, so that a job that moves from one table to the other meanwhile counts once. */
-const selectKeys = `SELECT i.hash,
+const selectKeys = `SELECT i.hash, (SELECT 1 FROM keys WHERE hash = i.hash) AS locked,
     (SELECT count(*) FROM slots WHERE scope = 'k:' || i.hash AND (until IS NULL OR until > ?::bigint)) AS taken,
     (SELECT count(*) FROM (SELECT 1 FROM waiting WHERE key = i.hash LIMIT i.most) AS line) AS waiting,
     f.n, f.id, f.rank, f.run_at, f.key_max
@@ -45,6 +46,7 @@ const selectFull = `SELECT i.hash, q.id AS queued, r.id AS running FROM ${hashes
 type StandingRow = readonly [n: number, id: string, rank: number, runAt: number, keyMax: number];
 type KeyRow = readonly [
   hash: string,
+  locked: 1 | null,
   taken: number,
   waiting: number,
   ...first: StandingRow | readonly [n: null, ...SqlValue[]],
@@ -108,7 +110,9 @@ function* storedLines(
   };
   const stored = new Map<string, StoredLine>();
   const free: string[] = [];
-  for (const [hash, takenCount, waitingCount, ...row] of arrays<KeyRow>(rows)) {
+  for (const [hash, locked, takenCount, waitingCount, ...row] of arrays<KeyRow>(rows)) {
+    // Who removes keys that nobody used for long was faster, and what is not there is not locked.
+    if (locked === null) throw new Overtaken(`Key ${hash} was removed while it was to be locked.`);
     const taken = Number(takenCount);
     const first = row[0] === null ? null : standing(row as StandingRow);
     stored.set(hash, {
