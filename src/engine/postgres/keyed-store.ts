@@ -100,6 +100,7 @@ export function storeKeyed(
     sql: store,
     values: [...columnsOf(ofJobs, jobWidth), tx.now, ...columnsOf(ofKeys, keyWidth)],
     planned: true,
+    counted: true,
     silent: true,
   };
 }
