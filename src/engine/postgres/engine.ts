@@ -38,6 +38,7 @@ import { CommitWatch } from "./commit-watch.js";
 import { Database, loadDriver } from "./driver.js";
 import { Enlisted } from "./enlist.js";
 import { currentSnapshot, cursorOf, feedStart, placeOf, readFeed } from "./feed.js";
+import { isKeyedCreate } from "./keyed-create.js";
 import { isUnblock } from "./plain-unblock.js";
 import { readLogs } from "./read.js";
 import { Wake } from "./wake.js";
@@ -151,6 +152,7 @@ class PostgresEngine implements Engine {
     if (this.#closed !== null) return Promise.reject(this.#closedBefore());
     if (tx) return this.#enlisted.append(changes, tx);
     if (changes.every(isPlainCreate)) return this.#writer.create(changes);
+    if (changes.every(isKeyedCreate)) return this.#writer.createKeyed(changes);
     return changes.every(isUnblock) ? this.#writer.unblock(changes) : this.#writer.append(changes);
   }
 

@@ -23,7 +23,8 @@ const promoteMax = 20;
 
 /**
  * The first in line of each key go where they can be claimed, as many as there are free slots for. Jobs of one key may have
- * been created under different limits, and each goes by its own.
+ * been created under different limits, and each goes by its own. One that somebody is about to end is passed over: whoever does so
+ * waits for the key.
  */
 const promote = `WITH next AS (
     SELECT w.lies, coalesce(w.key_max, 1) - s.taken AS free, row_number() OVER (PARTITION BY k.hash ORDER BY w.rank, w.run_at, w.id) AS place
@@ -32,7 +33,7 @@ const promote = `WITH next AS (
     LATERAL (
       SELECT ctid AS lies, rank, run_at, id, key_max FROM waiting
       WHERE key = k.hash AND (cause = 'key' OR (cause = 'due' AND run_at <= ?::bigint))
-      ORDER BY rank, run_at, id LIMIT k.most
+      ORDER BY rank, run_at, id LIMIT k.most FOR UPDATE SKIP LOCKED
     ) AS w
   ),
   moved AS (

@@ -38,6 +38,6 @@ export function* lockInOrder(tx: PostgresTransaction, changes: readonly Change[]
 
 function* makeAndLock(insert: string, lock: string, names: ReadonlySet<string>): Step<void> {
   const values = [list([...names].sort())];
-  yield { sql: insert, values, silent: true };
-  yield { sql: lock, values, silent: true };
+  yield { sql: insert, values, planned: true, counted: true, silent: true };
+  yield { sql: lock, values, planned: true, counted: true, silent: true };
 }

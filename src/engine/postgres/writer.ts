@@ -28,6 +28,7 @@ import type { Database, Session } from "./driver.js";
 import { Ender } from "./ender.js";
 import { isOfOneItem } from "./faults.js";
 import { pruneDeleted } from "./feed.js";
+import { createKeyed, type KeyedCreate } from "./keyed-create.js";
 import { Lanes } from "./lanes.js";
 import { renewLeases } from "./lease.js";
 import { lockInOrder } from "./lock-order.js";
@@ -51,6 +52,7 @@ export class Writer {
   readonly #lanes: Lanes;
   readonly #transactions: Transactions;
   readonly #creates: Calls<Change, AppendOutcome>;
+  readonly #keyedCreates: Calls<KeyedCreate, AppendOutcome>;
   readonly #ends: Calls<Change, AppendOutcome>;
   readonly #appends: Calls<Change, AppendOutcome>;
   readonly #settles: Calls<Change, AppendOutcome>;
@@ -71,6 +73,7 @@ export class Writer {
     this.#claimer = new Claimer(this.#transactions, this.#sharedLeases);
     this.#ender = new Ender(this.#transactions, this.#sharedLeases);
     this.#creates = calls((batch) => this.#createBatch(batch));
+    this.#keyedCreates = calls((batch) => this.#createKeyedBatch(batch));
     this.#ends = calls((batch) => this.#endBatch(batch));
     this.#appends = calls((batch) => this.#appendBatch(batch, appendOne));
     this.#settles = calls((batch) => this.#appendBatch(batch, settleOne));
@@ -83,12 +86,18 @@ export class Writer {
   get waiting(): number {
     const kinds = [this.#creates, this.#ends, this.#appends, this.#settles, this.#unblocks];
     const changes = kinds.reduce((sum, { waiting }) => sum + waiting, 0);
-    return changes + this.#notes.waiting + this.#renewals.waiting;
+    const keyed = this.#keyedCreates.waiting;
+    return changes + keyed + this.#notes.waiting + this.#renewals.waiting;
   }
 
   /** Creates plain jobs. */
   create(changes: readonly Change[]): Promise<readonly AppendOutcome[]> {
     return this.#withLanes(changes.map(createdLane), () => this.#creates.call(changes));
+  }
+
+  /** Creates jobs under keys. */
+  createKeyed(changes: readonly KeyedCreate[]): Promise<readonly AppendOutcome[]> {
+    return this.#withLanes(changes.map(createdLane), () => this.#keyedCreates.call(changes));
   }
 
   /** Appends changes of any kind. */
@@ -211,6 +220,23 @@ export class Writer {
     return parted(batch, await this.#appendApart(changes, appendOne));
   }
 
+  /** Creates under keys of many callers are a handful of statements. */
+  async #createKeyedBatch(
+    batch: readonly (readonly KeyedCreate[])[],
+  ): Promise<Answers<AppendOutcome>> {
+    const changes = batch.flat();
+    let tries = 0;
+    try {
+      const outcomes = await this.#transactions.again((tx) =>
+        createKeyed(tx, changes, tries++ === 0),
+      );
+      return parted(batch, outcomes);
+    } catch (error) {
+      if (!isOfOneItem(error)) throw error;
+    }
+    return parted(batch, await this.#appendApart(changes, createKeyedOne));
+  }
+
   async #endBatch(batch: readonly (readonly Change[])[]): Promise<Answers<AppendOutcome>> {
     const changes = batch.flat();
     const outcomes = await this.#ender.end(changes.map(plainEnd));
@@ -257,9 +283,9 @@ export class Writer {
   }
 
   /** Each change that has no outcome yet gets a transaction of its own, so that only what is at fault fails. */
-  async #appendApart(
-    changes: readonly Change[],
-    perform: Perform<Change, AppendOutcome>,
+  async #appendApart<Item extends Change>(
+    changes: readonly Item[],
+    perform: Perform<Item, AppendOutcome>,
     known: readonly (AppendOutcome | null)[] = [],
   ): Promise<readonly AppendOutcome[]> {
     if (known.length === changes.length && isWhole(known)) return known;
@@ -308,6 +334,11 @@ const idOfChange = ({ job }: Change) => job.id;
 
 const appendOne: Perform<Change, AppendOutcome> = (tx, change) =>
   appendChange(tx, flatChange(change));
+function* createKeyedOne(tx: PostgresTransaction, change: KeyedCreate): Step<AppendOutcome> {
+  const [outcome] = yield* createKeyed(tx, [change], false);
+  if (!outcome) throw new Error(`Nothing became of the create of job ${change.job.id}.`);
+  return outcome;
+}
 const settleOne: Perform<Change, AppendOutcome> = (tx, change) =>
   settleChange(tx, flatChange(change));
 const noteOne: Perform<Change, boolean> = (tx, note) => noteChange(tx, flatChange(note));
