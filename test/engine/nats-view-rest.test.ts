@@ -57,6 +57,46 @@ describe("a view whose process has little to do", () => {
   });
 });
 
+describe("a view whose process begins", () => {
+  const beginning = ({ rest, stop }: ReturnType<typeof view>) => {
+    const pause = { isOver: false };
+    void rest.begin(stop.signal).then(() => {
+      pause.isOver = true;
+    });
+    return pause;
+  };
+
+  it("is read after a moment, whoever keeps", async () => {
+    const begun = view();
+    const pause = beginning(begun);
+    begun.rest.nudge();
+    await begun.clock.advance(99);
+    expect(pause.isOver).toBe(false);
+    await begun.clock.advance(1);
+    expect([pause.isOver, begun.rest.isOn]).toEqual([true, false]);
+  });
+
+  it("rests where there is work from the first moment, as long as at any other time", async () => {
+    const begun = view();
+    await begun.clock.advance(2_000);
+    begun.state.perMs = 10;
+    const pause = beginning(begun);
+    await begun.clock.advance(200);
+    expect([pause.isOver, begun.rest.isOn]).toEqual([false, true]);
+    await begun.clock.advance(restMaxMs);
+    expect([pause.isOver, begun.rest.isOn]).toEqual([true, false]);
+  });
+
+  it("is read at once where somebody waits", async () => {
+    const begun = view();
+    begun.state.perMs = 10;
+    const pause = beginning(begun);
+    begun.rest.wake();
+    await begun.clock.advance(0);
+    expect(pause.isOver).toBe(true);
+  });
+});
+
 describe("a view whose process is busy", () => {
   it("rests, however far it is behind, for some seconds at most", async () => {
     const { clock, resting, rest, beBusy } = view();

@@ -277,6 +277,8 @@ export class ReadModel {
       const callOff = this.#keepLead(projection, lead);
       const signal = AbortSignal.any([this.#stop.signal, lead.signal]);
       try {
+        // Where a test's own port stands for a server, nothing rests.
+        if (port.feed) await this.#rests.begin(signal);
         let position = await projection.position();
         this.#applied = position;
         for await (const packed of this.#feed(position, signal)) {
@@ -284,7 +286,6 @@ export class ReadModel {
           this.#applied = position;
           // Somebody has cleared the projection: the log is read again from there.
           if (position < packed.last) break;
-          // Where a test's own port stands for a server, nothing rests.
           if (packed.behind !== undefined) await this.#rests.rest(packed.behind, signal);
         }
       } catch {

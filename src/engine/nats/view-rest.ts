@@ -36,6 +36,7 @@ export class ViewRest {
   /** Aborts when a rest begins, for those who do not insist on the newest. */
   #begin = new AbortController();
   #isOn = false;
+  #isBeginning = false;
 
   constructor({ clock, stored }: ViewRestOptions) {
     this.#clock = clock;
@@ -73,7 +74,16 @@ export class ViewRest {
 
   /** Nobody has to wait for what gathers for a moment; a rest goes on. */
   nudge(): void {
-    if (!this.#isOn) this.#end();
+    if (!this.#isOn && !this.#isBeginning) this.#end();
+  }
+
+  /** Waits for a moment before the log is read: a process that begins on a backlog is busy by then, and its view rests. */
+  async begin(signal: AbortSignal): Promise<void> {
+    this.#counted = { at: this.#clock.monotonic(), stored: this.#stored(), isBusy: false };
+    this.#isBeginning = true;
+    await this.#pause(signal);
+    this.#isBeginning = false;
+    await this.#restWhileBusy(signal);
   }
 
   /** Rests after a transaction, if nothing is against it. The log held `behind` events more when the last of it came. */
@@ -83,6 +93,10 @@ export class ViewRest {
       this.#isWanted = false;
       await this.#pause(signal);
     }
+    await this.#restWhileBusy(signal);
+  }
+
+  async #restWhileBusy(signal: AbortSignal): Promise<void> {
     while (this.#mayRest() && !signal.aborted) {
       this.#isOn = true;
       this.#begin.abort();
