@@ -31,9 +31,10 @@ import type { PostgresTransaction } from "./transaction.js";
 /** How often a claim looks again because jobs that it met had to be ended or passed over. */
 const roundsMax = 20;
 
-/** How far the keys have been looked at for slots that came free unnoticed. */
+/** A look for slots of keys that came free unnoticed: behind which key it begins, and how far it came. */
 export interface KeySweep {
-  from: string;
+  readonly from: string;
+  upTo: string;
 }
 
 /**
@@ -88,7 +89,7 @@ function* bringIn(
 /** Lets the next jobs of keys in whose slots came free unnoticed, and gives whether there were any. */
 function* sweepKeys(tx: PostgresTransaction, sweep: KeySweep): Step<boolean> {
   const { free, upTo } = yield* freeKeys(tx, sweep.from);
-  sweep.from = upTo;
+  sweep.upTo = upTo;
   if (free.length > 0) yield* promoteKeys(tx, free);
   return free.length > 0;
 }

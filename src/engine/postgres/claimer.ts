@@ -29,7 +29,8 @@ export class Claimer {
   #isIdle = false;
   /** It found few, too, so that few are expected of the next. */
   #isQuiet = false;
-  readonly #keySweep: KeySweep = { from: "" };
+  /** The key behind which the next sweep begins. */
+  #sweptTo = "";
   #sweptAt = Number.NEGATIVE_INFINITY;
   /** A claim that found jobs sweeps no sooner than this. The first claims of a busy process so are not held up. */
   #isLateFrom = performance.now() + sweepLateMs;
@@ -55,10 +56,13 @@ export class Claimer {
     return performance.now() - this.#sweptAt >= sweepEveryMs;
   }
 
-  #sweep(ask: ClaimAsk): Promise<ClaimAnswer> {
+  async #sweep(ask: ClaimAsk): Promise<ClaimAnswer> {
     this.#sweptAt = performance.now();
     this.#isLateFrom = this.#sweptAt + sweepLateMs;
-    return this.#claimInSteps(ask, this.#keySweep);
+    const sweep: KeySweep = { from: this.#sweptTo, upTo: this.#sweptTo };
+    const answer = await this.#claimInSteps(ask, sweep);
+    this.#sweptTo = sweep.upTo;
+    return answer;
   }
 
   async #claimAtOnce(ask: ClaimAsk, isFew: boolean): Promise<ClaimAnswer> {

@@ -97,14 +97,19 @@ export function* claimFew(
   const [found, dueAt, lapsesAt, isLined] = row;
   const taken = takenRows(rows);
   const jobs = claimedJobs(tx, ask, lanes, taken);
-  const counts = remember(lanes, taken, marks, (count, place) => count >= (places[place] ?? 0));
+  const next = Math.min(dueAt ?? never, lapsesAt ?? never);
+  const isHeldUp = isLined !== null || next <= tx.now;
+  const counts = remember(
+    lanes,
+    taken,
+    marks,
+    (count, place) => isHeldUp || count >= (places[place] ?? 0),
+  );
   for (const [place, { number }] of lanes.entries()) {
     if ((places[place] ?? 0) <= 0) continue;
     marks.looked(number, tookMs);
     if (counts[place] === 0) marks.lined(number, false);
   }
-  const next = Math.min(dueAt ?? never, lapsesAt ?? never);
-  const isHeldUp = isLined !== null || next <= tx.now;
   const mayBeMore = found >= share || jobs.length < found;
   const nextDueAt = jobs.length < ask.limit && Number.isFinite(next) ? next : null;
   return {

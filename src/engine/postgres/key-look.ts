@@ -40,7 +40,8 @@ const selectFull = `SELECT i.hash, q.id AS queued, r.id AS running FROM ${hashes
     ) AS queued ORDER BY n LIMIT 1
   ) AS q ON true
   LEFT JOIN LATERAL (
-    SELECT l.id FROM slots s JOIN held_by_job l ON l.id = s.job WHERE s.scope = 'k:' || i.hash ORDER BY l.n LIMIT 1
+    SELECT l.id FROM slots s, LATERAL (SELECT id, n FROM held_by_job WHERE id = s.job OFFSET 0) AS l
+    WHERE s.scope = 'k:' || i.hash ORDER BY l.n LIMIT 1
   ) AS r ON true`;
 
 type StandingRow = readonly [n: number, id: string, rank: number, runAt: number, keyMax: number];

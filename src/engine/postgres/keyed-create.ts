@@ -15,6 +15,7 @@ import { arrays, type Step } from "../sql/statement.js";
 import type { KeyLine } from "./key-line.js";
 import { lookAtKeys } from "./key-look.js";
 import { type KeyedJob, type KeyRecord, storeKeyed } from "./keyed-store.js";
+import { letMovedIn } from "./keys.js";
 import { lockInOrder } from "./lock-order.js";
 import { array, list } from "./text.js";
 import type { PostgresTransaction } from "./transaction.js";
@@ -165,11 +166,7 @@ const promoteWaiting = `WITH moved AS (
       SELECT ctid FROM waiting WHERE n = ANY(${array("bigint")}) FOR UPDATE SKIP LOCKED
     )) RETURNING ${slimColumns}
   ),
-  lined AS (INSERT INTO ready (${slimColumns}) SELECT ${slimColumns} FROM moved),
-  held AS (
-    INSERT INTO slots (scope, job, token, until) SELECT 'k:' || key, id, token + 1, NULL FROM moved
-    ON CONFLICT (scope, job, token) DO UPDATE SET until = NULL
-  )
+  ${letMovedIn}
   SELECT count(*) AS moved FROM moved`;
 
 /** Lets stored jobs in, to whom a slot came free before. */

@@ -3,7 +3,7 @@
  * it is remembered, and promoted in a transaction of its own afterwards.
  */
 import { slimColumns } from "../sql/slim.js";
-import { arrays, countOf, type Step } from "../sql/statement.js";
+import { arrays, type Step } from "../sql/statement.js";
 import { joined, list, separator, table } from "./text.js";
 import type { PostgresTransaction } from "./transaction.js";
 
@@ -21,27 +21,40 @@ type LockedKey = readonly [hash: string, maxActive: number];
 /** The most jobs of one key that one look lets in. More follow when these have ended. */
 const promoteMax = 20;
 
+/** Who waits for a slot of a key, also whose time has come unnoticed. */
+const isWaiting = "(cause = 'key' OR (cause = 'due' AND run_at <= ?::bigint))";
+
+/** Puts jobs that were taken out of `waiting` as `moved` where they can be claimed, each with a slot. */
+export const letMovedIn = `lined AS (INSERT INTO ready (${slimColumns}) SELECT ${slimColumns} FROM moved),
+  held AS (
+    INSERT INTO slots (scope, job, token, until) SELECT 'k:' || key, id, token + 1, NULL FROM moved
+    ON CONFLICT (scope, job, token) DO UPDATE SET until = NULL
+  )`;
+
 /**
  * The first in line of each key go where they can be claimed, as many as there are free slots for. Jobs of one key may have
- * been created under different limits, and each goes by its own. One that somebody is about to end is passed over: whoever does so
- * waits for the key.
+ * been created under different limits; each goes by its own, and nobody overtakes one that has to wait. A job that somebody else
+ * is about to change is not waited for, because whoever ends it waits for the key. Its key is told, to be looked at again.
  */
-const promote = `WITH next AS (
-    SELECT w.lies, coalesce(w.key_max, 1) - s.taken AS free, row_number() OVER (PARTITION BY k.hash ORDER BY w.rank, w.run_at, w.id) AS place
-    FROM ${table("k", { hash: "text", most: "int" })},
-    LATERAL (SELECT count(*) AS taken FROM slots WHERE scope = 'k:' || k.hash AND (until IS NULL OR until > ?::bigint)) AS s,
-    LATERAL (
-      SELECT ctid AS lies, rank, run_at, id, key_max FROM waiting
-      WHERE key = k.hash AND (cause = 'key' OR (cause = 'due' AND run_at <= ?::bigint))
+const promote = `WITH given AS MATERIALIZED (
+    SELECT k.*, (SELECT count(*) FROM slots WHERE scope = 'k:' || k.hash AND (until IS NULL OR until > ?::bigint)) AS taken
+    FROM ${table("k", { hash: "text", most: "int" })}
+  ),
+  next AS (
+    SELECT w.lies, min(coalesce(w.key_max, 1)) OVER line - k.taken AS free, row_number() OVER line AS place
+    FROM given k, LATERAL (
+      SELECT ctid AS lies, rank, run_at, id, key_max FROM waiting WHERE key = k.hash AND ${isWaiting}
       ORDER BY rank, run_at, id LIMIT k.most FOR UPDATE SKIP LOCKED
     ) AS w
+    WINDOW line AS (PARTITION BY k.hash ORDER BY w.rank, w.run_at, w.id)
   ),
   moved AS (
     DELETE FROM waiting WHERE ctid = ANY(ARRAY(SELECT lies FROM next WHERE place <= free)) RETURNING ${slimColumns}
   ),
-  lined AS (INSERT INTO ready (${slimColumns}) SELECT ${slimColumns} FROM moved)
-  INSERT INTO slots (scope, job, token, until) SELECT 'k:' || key, id, token + 1, NULL FROM moved
-  ON CONFLICT (scope, job, token) DO UPDATE SET until = NULL`;
+  ${letMovedIn}
+  SELECT (SELECT count(*) FROM moved), (
+    SELECT ${joined("g.hash")} FROM given g WHERE g.taken < g.most AND g.hash NOT IN (SELECT key FROM moved)
+      AND (SELECT true FROM waiting WHERE key = g.hash AND ${isWaiting} LIMIT 1))`;
 
 /** Lets waiting jobs of keys in, in the order of claims, while slots are free. */
 export function* promoteKeys(tx: PostgresTransaction, hashes: readonly string[]): Step<void> {
@@ -59,15 +72,23 @@ export function* promoteLocked(
   const held = new Set(locked.map(([hash]) => hash));
   for (const hash of hashes) if (!held.has(hash)) tx.late.add(hash);
   if (locked.length === 0) return;
-  const most = locked.map(([, maxActive]) => Math.min(Math.max(maxActive, 1), promoteMax));
   const rows = yield {
     sql: promote,
-    values: [list([...held]), list(most), tx.now, tx.now],
-    counted: true,
+    values: [
+      tx.now,
+      list(locked.map(([hash]) => hash)),
+      list(locked.map(([, maxActive]) => Math.min(Math.max(maxActive, 1), promoteMax))),
+      tx.now,
+      tx.now,
+    ],
+    raw: true,
     planned: true,
     ...(last && { last }),
   };
-  if (countOf(rows) > 0) tx.woke.ready = true;
+  const [row] = arrays<readonly [moved: number, passedOver: string | null]>(rows);
+  const [moved = 0, passedOver = null] = row ?? [];
+  if (moved > 0) tx.woke.ready = true;
+  for (const hash of passedOver?.split(separator) ?? []) tx.late.add(hash);
 }
 
 /** The keys that have jobs waiting, in order from one on, and which of them have a free slot beside a job that waits for one. */
@@ -78,8 +99,9 @@ const lookAtKeys = `WITH RECURSIVE seen AS (
   )
   SELECT max(key), count(*)::int, ${joined("key")} FILTER (WHERE (
       SELECT count(*) FROM slots WHERE scope = 'k:' || seen.key AND (until IS NULL OR until > ?::bigint)
-    ) < (SELECT max_active FROM keys WHERE hash = seen.key)
-    AND (SELECT true FROM waiting w WHERE w.key = seen.key AND w.cause = 'key' LIMIT 1)) FROM seen`;
+    ) < (
+      SELECT coalesce(key_max, 1) FROM waiting w WHERE w.key = seen.key AND cause = 'key' ORDER BY rank, run_at, id LIMIT 1
+    )) FROM seen`;
 
 /** How many keys are looked at because the next job of one may not have been let in. */
 const lookMax = 1_000;

@@ -94,7 +94,7 @@ const take = `${find},
     HAVING count(*) BETWEEN ${sharedMin} AND ${sharedMax} AND min(lane) = max(lane) AND bool_and(is_first)
   ),
   shared AS (
-    INSERT INTO shared_leases (seq, at, until, lane, capped, worker, first_job, last_job, jobs)
+    INSERT INTO shared_leases (seq, claimed_at, until, lane, capped, worker, first_job, last_job, jobs)
     SELECT r.seq, i.now, i.now + i.lease_ms, w.lane, i.capped, ?::text, w.first_job, w.last_job, w.jobs
     FROM whole w, round r, asked i WHERE i.lane = w.lane RETURNING seq, jobs
   ),
@@ -154,24 +154,24 @@ export function* claimPlain(
   const taken = takenJobs(row);
   const jobs = claimedJobs(tx, ask, lanes, taken);
   rememberShared(row, taken, jobs, sharedLeases);
+  const next = Math.min(dueAt ?? never, lapsesAt ?? never);
+  const isHeldUp = isLined !== null || next <= tx.now;
   const counts = remember(
     lanes,
     taken,
     marks,
-    (count, place) => jobs.length === limit || count === places[place],
+    (count, place) => isHeldUp || jobs.length === limit || count === places[place],
   );
   for (const [place, { number }] of lanes.entries()) {
     if (places[place] === 0) continue;
     if (starts[place] === null) marks.looked(number, tookMs);
     if (counts[place] === 0) marks.lined(number, false);
   }
-  const next = Math.min(dueAt ?? never, lapsesAt ?? never);
   // The rest stays locked until the end, and who looks meanwhile does not see it.
   if (found > limit) tx.woke.ready = true;
   const isShort = starts.some(
     (mark, place) => mark !== null && (counts[place] ?? 0) < (places[place] ?? 0),
   );
-  const isHeldUp = isLined !== null || next <= tx.now;
   const isAll = jobs.length === Math.min(found, limit);
   const mayBeMore = isShort && jobs.length < limit;
   const nextDueAt = jobs.length < limit && Number.isFinite(next) ? next : null;

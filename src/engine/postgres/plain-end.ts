@@ -127,7 +127,7 @@ function endTogether(keyed: boolean): string {
       SELECT ctid FROM shared_leases WHERE seq = ANY(${array("bigint")}) FOR UPDATE SKIP LOCKED)) RETURNING *
   ),
   gone AS MATERIALIZED (
-    SELECT f.jobs[g.place] AS n, f.lane, 1 AS run, 1 AS tries, f.at AS started_at, f.capped, f.seq AS started, g.*
+    SELECT f.jobs[g.place] AS n, f.lane, 1 AS run, 1 AS tries, f.claimed_at AS started_at, f.capped, f.seq AS started, g.*
     FROM ${input} JOIN freed f ON f.seq = g.seq
   ),
   left_over AS (${spreadFreed("m.n NOT IN (SELECT n FROM gone)")}),

@@ -209,12 +209,14 @@ export const migrations: readonly string[] = [
     FROM jobs j JOIN shared_leases f ON f.last_job >= j.n AND f.first_job <= j.n AND j.n = ANY(f.jobs);
   `,
   `
-  -- Jobs of keys share leases, too. Their keys stand in their wide rows.
+  -- Jobs of keys share leases, too. Their keys stand in their wide rows. A process of an earlier version would forget them when
+  -- it spreads such a lease, and cannot do so under the new name.
+  ALTER TABLE shared_leases RENAME COLUMN at TO claimed_at;
   CREATE OR REPLACE VIEW held_by_job AS
     SELECT id, n, lane, rank, run_at, run, deadline, key, key_max, version, tries, token, until, capped, worker, started_at,
       updated_at, heartbeat_at, cancel, blocked, started FROM leases
     UNION ALL SELECT j.id, j.n, f.lane, -j.priority, j.run_at, 1, j.deadline, j.key_hash, j.key_max, 2, 1, 1, f.until, f.capped,
-      f.worker, f.at, f.at, f.at, 0, 0, f.seq
+      f.worker, f.claimed_at, f.claimed_at, f.claimed_at, 0, 0, f.seq
     FROM jobs j JOIN shared_leases f ON f.last_job >= j.n AND f.first_job <= j.n AND j.n = ANY(f.jobs);
   `,
 ];

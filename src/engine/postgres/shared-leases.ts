@@ -16,7 +16,7 @@ export const sharedMax = 800;
 const leaseColumns = `id, n, lane, rank, run_at, run, deadline, key, key_max, version, tries, token, until, capped, worker,
   started_at, updated_at, heartbeat_at, cancel, blocked, started`;
 const leaseOfShared = `j.id, j.n, f.lane, -j.priority, j.run_at, 1, j.deadline, j.key_hash, j.key_max, 2, 1, 1, f.until, f.capped,
-  f.worker, f.at, f.at, f.at, 0, 0, f.seq`;
+  f.worker, f.claimed_at, f.claimed_at, f.claimed_at, 0, 0, f.seq`;
 
 /** Gives leases of their own to the jobs of the rows `freed` that meet a condition on their numbers, `m.n`. */
 export function spreadFreed(condition: string): string {

@@ -119,13 +119,13 @@ export class Transactions {
     while (this.#background.size > 0) await Promise.all(this.#background);
   }
 
-  /** Lets the next jobs of keys in. A key that is locked again is left to a later sweep. */
+  /** Lets the next jobs of keys in. A key that is locked for longer is left to a later sweep, and holds up no other. */
   async #promote(keys: readonly string[]): Promise<void> {
-    for (const key of keys) await this.again((tx) => promoteKey(tx, key));
+    for (const key of keys) await this.again((tx) => promoteKey(tx, key)).catch(() => {});
   }
 
-  #keep(work: Promise<unknown>): void {
-    const done = work.catch(() => {}).finally(() => this.#background.delete(done));
+  #keep(work: Promise<void>): void {
+    const done = work.finally(() => this.#background.delete(done));
     this.#background.add(done);
   }
 }

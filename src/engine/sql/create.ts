@@ -198,7 +198,8 @@ function* jobsOfKey(hash: string): Step<Pick<KeyFacts, "oldestQueued" | "running
     values: [hash, keyScope(hash)],
   };
   const [running] = yield {
-    sql: "SELECT l.id FROM slots s JOIN held_by_job l ON l.id = s.job WHERE s.scope = ? ORDER BY l.n LIMIT 1",
+    sql: `SELECT j.id FROM slots s JOIN jobs j ON j.id = s.job
+      WHERE s.scope = ? AND (SELECT 1 FROM held_by_job WHERE id = j.id LIMIT 1) IS NOT NULL ORDER BY j.n LIMIT 1`,
     values: [keyScope(hash)],
   };
   return {

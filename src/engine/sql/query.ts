@@ -308,11 +308,13 @@ export function* readKey(now: number, hash: string): Step<KeyRow | null> {
 
 function* keyRow(now: number, row: SqlRow): Step<KeyRow> {
   const hash = text(row, "hash");
-  const holders = yield {
+  const found = yield {
     sql: `SELECT t.job, t.token, t.until AS ended_until, s.worker, s.heartbeat_at, s.until, s.blocked
-      FROM slots t LEFT JOIN held_by_job s ON s.id = t.job AND s.token = t.token WHERE t.scope = ? AND (t.until IS NULL OR t.until > ?) ORDER BY t.job, t.token`,
+      FROM slots t LEFT JOIN leases s ON s.id = t.job AND s.token = t.token WHERE t.scope = ? AND (t.until IS NULL OR t.until > ?) ORDER BY t.job, t.token`,
     values: [keyScope(hash), now],
   };
+  const holders: SqlRow[] = [];
+  for (const holder of found) holders.push(yield* withSharedLease(holder));
   const queued = yield {
     sql: `SELECT id FROM waiting WHERE key = ?
       ORDER BY cause = 'blocked', cause = 'due' AND run_at > ?, CASE WHEN run_at > ? THEN run_at ELSE 0 END, rank, run_at, id LIMIT ?`,
@@ -344,6 +346,16 @@ function* keyRow(now: number, row: SqlRow): Step<KeyRow> {
           },
         }),
   };
+}
+
+/** A holder without a lease of its own may share one, which is looked for by itself: a join would go through all of them. */
+function* withSharedLease(holder: SqlRow): Step<SqlRow> {
+  if (holder.worker !== null || holder.ended_until !== null) return holder;
+  const [lease] = yield {
+    sql: "SELECT worker, heartbeat_at, until, blocked FROM held_by_job WHERE id = ? AND token = ?",
+    values: [text(holder, "job"), int(holder, "token")],
+  };
+  return { ...holder, ...lease };
 }
 
 function keyHolder(row: SqlRow): KeyHolder {
