@@ -26,6 +26,9 @@ interface BulkOptions extends FilterOptions {
 
 type Verb = "replay" | "dismiss";
 
+/** The most jobs that the API takes at a time. */
+const roundMax = 1_000;
+
 /** Adds the commands. */
 export function addDlq(program: Command, run: Run): void {
   const dlq = group(program, "dlq", "dead jobs: list them, run them again, or dismiss them");
@@ -99,12 +102,13 @@ async function byFilter(session: Session, verb: Verb, options: BulkOptions): Pro
   if (Object.keys(filter).length === 0 && !options.all)
     throw new Failure("usage", `Say which: ids, a filter such as --service, or --all.`);
   const api = await session.api();
-  const round = (preview: boolean) =>
+  const { reason } = options;
+  const round = (wish: { readonly preview?: true; readonly limit?: number }) =>
     ask<BulkAnswer>(api, "POST", `/v1/dead-letters/${verb}`, {
-      body: { filter, preview, ...(options.reason !== undefined && { reason: options.reason }) },
+      body: { filter, ...wish, ...(reason !== undefined && { reason }) },
       signal: session.signal,
     });
-  const { matched } = await round(true);
+  const { matched } = await round({ preview: true });
   if (options.preview || matched === 0) {
     output.document({ matched, preview: true }, () => `${matched} dead jobs match.`);
     return;
@@ -112,8 +116,9 @@ async function byFilter(session: Session, verb: Verb, options: BulkOptions): Pro
   await session.confirm(`${verb === "replay" ? "Replay" : "Dismiss"} ${matched} dead jobs?`);
   let done = 0;
   let failed = 0;
-  for (;;) {
-    const answer = await round(false);
+  // One that is replayed may soon be dead again, and is not replayed a second time for that.
+  while (done + failed < matched) {
+    const answer = await round({ limit: Math.min(matched - done - failed, roundMax) });
     done += answer.done;
     failed += answer.failed;
     output.progress(`${done} of ${matched}`);
