@@ -71,13 +71,12 @@ function store(own: readonly Shareable[]): string {
 }
 
 /** What has ended: how many, and, where that is less than were given, which, by the ids of their events. */
-const whatEnded = ` SELECT a.*, CASE WHEN a.count < ?::int THEN (SELECT ${joined("event_id")} FROM gone) END
+const whatEnded = `SELECT a.*, CASE WHEN a.count < ?::int THEN (SELECT ${joined("event_id")} FROM gone) END
   FROM (SELECT count(*)::int AS count, max(capped) FROM gone) AS a`;
 
 /** Gives the slots of the jobs back, and tells the same with their keys, and which of these could be locked. */
 function endOfKeys(token: string): string {
-  return `,
-  let_go AS (
+  return `let_go AS (
     DELETE FROM slots WHERE ctid = ANY(ARRAY(
       SELECT t.ctid FROM shared s, gone g, LATERAL (
         SELECT ctid FROM slots WHERE scope = 'k:' || g.key AND job = g.id AND token = ${token} OFFSET 0
@@ -111,7 +110,7 @@ function endOf(own: readonly Shareable[], keyed: boolean): string {
     DELETE FROM leases l USING locked g WHERE l.ctid = g.lies
     RETURNING l.n, l.lane, l.run, l.tries, l.started_at, l.key, l.capped, l.started, g.*
   ),
-  ${store(own)}${keyed ? endOfKeys(of("token")) : whatEnded}`;
+  ${store(own)}${keyed ? `, ${endOfKeys(of("token"))}` : ` ${whatEnded}`}`;
 }
 
 /**
@@ -131,7 +130,7 @@ function endTogether(keyed: boolean): string {
     FROM ${input} JOIN freed f ON f.seq = g.seq
   ),
   left_over AS (${spreadFreed("m.n NOT IN (SELECT n FROM gone)")}),
-  ${store(mostlyOwn)}${keyed ? endOfKeys("1") : whatEnded}`;
+  ${store(mostlyOwn)}${keyed ? `, ${endOfKeys("1")}` : ` ${whatEnded}`}`;
 }
 
 type EndedRow = readonly [

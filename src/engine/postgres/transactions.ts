@@ -121,11 +121,11 @@ export class Transactions {
 
   /** Lets the next jobs of keys in. A key that is locked for longer is left to a later sweep, and holds up no other. */
   async #promote(keys: readonly string[]): Promise<void> {
-    for (const key of keys) await this.again((tx) => promoteKey(tx, key)).catch(() => {});
+    for (const key of keys) await this.alone((tx) => promoteKey(tx, key));
   }
 
-  #keep(work: Promise<void>): void {
-    const done = work.finally(() => this.#background.delete(done));
+  #keep(work: Promise<unknown>): void {
+    const done = work.catch(() => {}).finally(() => this.#background.delete(done));
     this.#background.add(done);
   }
 }
