@@ -19,6 +19,8 @@ export interface Backlog {
   readonly type?: JobType;
   /** How many worker processes drain it; one by default. */
   readonly processes?: number;
+  /** Of how many jobs one is looked at afterwards; each of them by default. */
+  readonly jobsPerLook?: number;
   /** What this process does until every handler has been entered. */
   meanwhile?(drained: Promise<void>): Promise<unknown>;
 }
@@ -69,7 +71,9 @@ export function drainOnce<Job>(
 ): Promise<DrainReport> {
   return withWorkers(bench, system, stage, wish(backlog), async (workers) => {
     const [report, jobs] = await timeDrain(bench, stage, workers, backlog);
-    await stage.verify(jobs, "ended");
+    const { jobsPerLook = 1 } = backlog;
+    const looked = jobs.filter((_, index) => index % jobsPerLook === 0);
+    await stage.verify(looked, "ended");
     return report;
   });
 }

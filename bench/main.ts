@@ -71,7 +71,7 @@ function notes(
   const lines = [
     `Node ${process.version}, ${cpus().length} cores. Contenders take turns, and each number is the median of its rounds (${shortRounds} for short measures): the machine may be noisy, so trust ratios more than rates.`,
     `Every contender warms up in the processes and the store that are timed then: ${count(sizes.warmUpSequentialJobs)} creates one after the other (before pickups beside their worker), ${count(sizes.warmUpJobs)} concurrent or in bulk, or ${count(sizes.warmUpJobs)} jobs drained (plainjob fewer); on PostgreSQL, VACUUM (ANALYZE) follows.`,
-    `millrace: ${engineNote[engine]} of concurrency ${workerConcurrencyOn(engine)}; whole history kept, and read and folded again after each round. Keyed: ${keyCount} keys, one active each. -1m: ${count(sizes.keptJobs)} finished jobs kept; -waiting: ${count(sizes.waitingJobs)} jobs in another queue.`,
+    `millrace: ${engineNote[engine]} of concurrency ${workerConcurrencyOn(engine)}; whole history kept, and that of every job read again after each round; that of every tenth is folded and compared with its row. Keyed: ${keyCount} keys, one active each. -1m: ${count(sizes.keptJobs)} finished jobs kept; -waiting: ${count(sizes.waitingJobs)} jobs in another queue.`,
     `bare: ${bareOf[engine].settings}.`,
     ...peers.map((peer) =>
       peer.present

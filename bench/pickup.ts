@@ -3,6 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { type Bench, VerificationFailure } from "./bench.js";
 import type { Stage, StagedSystem } from "./stage.js";
 import { millisecondsBetween, now, percentile } from "./statistics.js";
+import { settleStore } from "./stores.js";
 import type { Entry } from "./worker/calls.js";
 import { type Workers, withWorkers } from "./worker/workers.js";
 
@@ -32,6 +33,7 @@ export function pickupStage<Job>(
     await workers.open();
     await workers.start();
     const jobs = await warmUp(workers, stage, warmUpJobs);
+    await settleStore(bench, stage.url);
     const times: number[] = [];
     for (let number = warmUpJobs; number < warmUpJobs + samples; number += 1) {
       await sleep(pauseMinMs + ((number * pauseStepMs) % pauseSpreadMs));

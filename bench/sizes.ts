@@ -50,7 +50,7 @@ export const fullSizes: Sizes = {
   bareBatchedRows: 300_000,
   plainjobDrainJobs: 3_000,
   plainjobCreateJobs: 4_000,
-  bullmqDrainJobs: 20_000,
+  bullmqDrainJobs: 100_000,
   bullmqCreateJobs: 20_000,
   postgresPeerConcurrentJobs: 10_000,
   postgresPeerSequentialJobs: 2_000,
@@ -76,7 +76,7 @@ export const quickSizes: Sizes = {
   bareBatchedRows: 100_000,
   plainjobDrainJobs: 1_000,
   plainjobCreateJobs: 1_000,
-  bullmqDrainJobs: 5_000,
+  bullmqDrainJobs: 20_000,
   bullmqCreateJobs: 5_000,
   postgresPeerConcurrentJobs: 3_000,
   postgresPeerSequentialJobs: 1_000,
@@ -91,9 +91,9 @@ export const bareClaimBatchSize = { sqlite: 100, postgres: 500 } as const;
 export const concurrentCallers = 50;
 /** How many concurrency keys the keyed jobs spread over. */
 export const keyCount = 1_000;
-/** How many jobs a worker process of Millrace runs at once: on PostgreSQL, where a claim costs most, as many as a type may. */
+/** How many jobs a worker process of Millrace runs at once: where a claim goes to a server, as many as a type may. */
 export function workerConcurrencyOn(engineOrUrl: string): number {
-  return engineOrUrl.startsWith("postgres") ? 1_000 : 500;
+  return /^(postgres|nats)/.test(engineOrUrl) ? 1_000 : 500;
 }
 /** How many capped jobs may run at once in the whole cluster: more than ever do. */
 export const clusterCap = 2_000;

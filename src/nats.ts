@@ -8,6 +8,7 @@
 // Permissions: what each user of a deployment needs, and no more.
 
 export {
+  type InboxOwner,
   inboxPrefix,
   type PermissionScope,
   type Permissions,

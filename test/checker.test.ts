@@ -14,6 +14,7 @@ const now = 1_000;
 const origin = { eventId: "event", actor: "client:test" } as const;
 const start: Command = { command: "start", ...origin, worker: "worker-1" };
 const cancel: Command = { command: "cancel", ...origin, force: true };
+const remove: Command = { command: "delete", ...origin, reason: "test" };
 const key = {
   key: "k",
   hash: "h",
@@ -156,6 +157,19 @@ describe("the checker", () => {
     expect(await rules([...first.slice(0, 2), ...second])).toEqual(["dependency_order"]);
   });
 
+  it("finds a chain that lacks its next job", async () => {
+    const continuation = { jobId: "next", type: "next" };
+    const completion = { ...complete(1), continuation } as Command;
+    const first = log({ id: "first", chainId: "first" }, start, completion);
+    const next = log({ id: "next", chainId: "first" }, start, complete(1));
+    const removal = log({ id: "next", chainId: "first" }, start, complete(1), remove).slice(-1);
+    const finished = { finished: true };
+    expect(await rules([...first, ...next], finished)).toEqual([]);
+    expect(await rules([...first, ...removal], finished)).toEqual([]);
+    expect(await rules(first, finished)).toEqual(["nothing_unfinished"]);
+    expect(await rules(first)).toEqual([]);
+  });
+
   it("finds what is unfinished, when everything should have ended", async () => {
     expect(await rules(plain, { finished: true })).toEqual([]);
     expect(await rules(plain.slice(0, 2), { finished: true })).toEqual(["nothing_unfinished"]);
@@ -202,7 +216,6 @@ describe("the checker", () => {
   });
 
   it("takes a deleted job for gone, whether its log is still there or not", async () => {
-    const remove: Command = { command: "delete", ...origin, reason: "test" };
     const deleted = log({}, cancel, remove);
     expect(await rules(deleted, { finished: true, rows: [] })).toEqual([]);
     expect(await rules(deleted.slice(-1), { finished: true, rows: [] })).toEqual([]);

@@ -8,6 +8,7 @@ import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { createInterface } from "node:readline";
+import { permissionsOf, permissionsText, type Role } from "millrace/nats";
 import { expect, it, onTestFinished } from "vitest";
 import { ownNats } from "./support/nats.js";
 import { type Module, modulesOf, type Page, readPages, userProject } from "./support/pages.js";
@@ -27,9 +28,26 @@ const alwaysRun = [
   "webhooks",
 ];
 
+/** The users that pages name, who may do no more than what the pages say of them; whoever names none may do everything. */
+const users: { readonly [user: string]: Role } = {
+  app: { kind: "admin" },
+  admin: { kind: "admin" },
+  anna: { kind: "operator" },
+};
+
+async function guardedNats(): Promise<string> {
+  const entries = Object.entries(users).map(([user, role]) => {
+    const permissions = permissionsText(permissionsOf({ prefix: "mailing" }, role));
+    return `{ user: ${user}, password: secret, ${permissions} }`;
+  });
+  const everybody = "{ user: everybody, password: secret }";
+  const config = `authorization { users: [ ${[...entries, everybody].join(", ")} ] }\nno_auth_user: everybody`;
+  return new URL((await ownNats({ config })).url).host;
+}
+
 /** What stands for an address that a page names. */
 const standIns: { readonly [address: string]: () => Promise<string> } = {
-  "localhost:4222": async () => new URL((await ownNats()).url).host,
+  "localhost:4222": guardedNats,
   "/var/lib/millrace/jobs.sqlite": async () => "jobs.sqlite",
   "postgres://shop@localhost/shop": freshDatabase,
   "postgres://app:secret@localhost:5432/app": freshDatabase,

@@ -6,6 +6,9 @@ import { keptStore } from "../stores.js";
 import { millrace } from "./stage.js";
 import type { BenchJob } from "./verify.js";
 
+/** Nobody counts these jobs: of so many one is verified. */
+const jobsPerLook = 100;
+
 const stages = new WeakMap<Bench, Promise<Stage<BenchJob>>>();
 
 /** A store with as many finished jobs as the run's sizes say. */
@@ -22,6 +25,6 @@ async function makeKeptStage(bench: Bench): Promise<Stage<BenchJob>> {
   const stage = await millrace.open(await keptStore(bench));
   bench.workspace.undoAtEnd(() => stage.close());
   bench.progress(`making a store with ${jobs.toLocaleString("en-US")} finished jobs`);
-  await drainOnce(bench, millrace, stage, { jobs });
+  await drainOnce(bench, millrace, stage, { jobs, jobsPerLook });
   return stage;
 }

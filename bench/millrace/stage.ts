@@ -3,7 +3,7 @@ import { payloadOf, payloadsBetween } from "../payload.js";
 import type { Stage, StagedSystem } from "../stage.js";
 import { type BenchService, openService } from "./contract.js";
 import { unfinishedInStream } from "./stream.js";
-import { type BenchJob, verifyHistories } from "./verify.js";
+import { type BenchJob, Verifier } from "./verify.js";
 import { hostOn } from "./worker-host.js";
 
 /** What the log of a job says that met no trouble. */
@@ -21,6 +21,7 @@ export const millrace: StagedSystem<BenchJob> = {
 };
 
 function stageOn(url: string, service: BenchService): Stage<BenchJob> {
+  const verifier = new Verifier(service);
   return {
     url,
     create: (number, type) => service.jobs[type].create(payloadOf(number)).orThrow(),
@@ -35,7 +36,7 @@ function stageOn(url: string, service: BenchService): Stage<BenchJob> {
       const counts = await service.reads.counts({ type, state: states }).orThrow();
       return counts.reduce((sum, { count }) => sum + count, 0);
     },
-    verify: (jobs, fate) => verifyHistories(service, jobs, histories[fate]),
+    verify: (jobs, fate) => verifier.verify(jobs, histories[fate]),
     close: () => service.stop(),
     ...(url === "memory:" ? { openHost: async (_, onEntry) => hostOn(service, onEntry) } : {}),
   };

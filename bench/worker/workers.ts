@@ -87,6 +87,12 @@ class Ear extends EventEmitter implements EntryListener {
   #missing = 0;
   #waiting: { resolve(): void; reject(error: Error): void } | undefined;
 
+  constructor() {
+    super();
+    // A warm-up waits for all of its jobs at once.
+    this.setMaxListeners(0);
+  }
+
   counted(count: number): Promise<void> {
     this.#missing = count;
     return new Promise((resolve, reject) => {

@@ -3,6 +3,7 @@
  */
 import { readFile } from "node:fs/promises";
 import { InvalidArgumentError } from "commander";
+import { hasDay } from "../server/time-text.js";
 import { Failure, messageOf } from "./failure.js";
 
 const unitsMs = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
@@ -22,7 +23,8 @@ export function durationMs(text: string): number {
 /** A time such as `2030-01-31T12:00:00Z`, as the API takes it. */
 export function time(text: string): string {
   const at = Date.parse(text);
-  if (/^\d{4}-\d\d-\d\d/.test(text) && !Number.isNaN(at)) return new Date(at).toISOString();
+  if (/^\d{4}-\d\d-\d\d/.test(text) && hasDay(text) && !Number.isNaN(at))
+    return new Date(at).toISOString();
   throw new InvalidArgumentError("Give a time such as 2030-01-31T12:00:00Z.");
 }
 

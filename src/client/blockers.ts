@@ -1,6 +1,7 @@
 /**
  * The blockers of a create: the jobs and chains that must end before the new job may run.
  */
+import { circleWalkMax } from "../core/circle.js";
 import type { Blocker } from "../core/job.js";
 import { nameProblem } from "../core/names.js";
 import { ChainRef } from "./chain-ref.js";
@@ -106,15 +107,18 @@ export function ownBlocker(
   return own === undefined ? null : invalidBlocker(job.id, own.jobId, "cycle");
 }
 
+const problems: Readonly<Record<InvalidBlocker["reason"], string>> = {
+  missing: ": there is no such job or chain; create it first.",
+  cycle: ", which waits for this job or its chain; neither would ever run.",
+  too_many: `: its blockers and what they wait for are more than ${circleWalkMax} jobs and chains, too many to tell whether one waits for its own chain; let it wait for fewer.`,
+};
+
 /** The error of a blocker that cannot be waited for. */
 export function invalidBlocker(
   id: string,
   blockerId: string,
   reason: InvalidBlocker["reason"],
 ): InvalidBlocker {
-  const message =
-    reason === "missing"
-      ? `Job ${id} cannot wait for ${blockerId}: there is no such job or chain; create it first.`
-      : `Job ${id} cannot wait for ${blockerId}, which waits for this job or its chain; neither would ever run.`;
+  const message = `Job ${id} cannot wait for ${blockerId}${problems[reason]}`;
   return new InvalidBlocker({ id, blockerId, reason, message });
 }

@@ -1,6 +1,7 @@
 /**
- * Requests to cancel jobs whose lease is locked by the transaction of an atomic handler, so that nothing can be appended
- * to them: each is a record beside the job, which its worker sees with the next renewal and the keeper when the lock is gone.
+ * Requests to cancel jobs that are locked by the transaction of an atomic handler, or of whoever completes their chain, so
+ * that nothing can be appended to them: each is a record beside the job, which its worker sees with the next renewal and
+ * the keeper when the lock is gone.
  */
 import type { Job, JobKey } from "../core/job.js";
 import type { Json } from "../core/json.js";

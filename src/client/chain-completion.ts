@@ -10,8 +10,13 @@ import { evolve } from "../core/evolve.js";
 import { isEnded, type Job } from "../core/job.js";
 import { type Json, jsonText } from "../core/json.js";
 import { isSealed, sealedProblem } from "../core/secrets.js";
-import type { AppendOutcome, Change } from "../engine/engine.js";
-import { StoreBusy, type StoreError, type TransactionError } from "../engine/errors.js";
+import type { AppendOutcome, Change, Engine } from "../engine/engine.js";
+import {
+  StoreBusy,
+  type StoreError,
+  TransactionConflict,
+  type TransactionError,
+} from "../engine/errors.js";
 import type { CallerTransaction } from "../engine/transaction.js";
 import { AsyncResult, attempt, refusal } from "./async-result.js";
 import { invalidBlocker } from "./blockers.js";
@@ -130,15 +135,16 @@ interface StepsAsk {
   readonly tx: CallerTransaction | undefined;
 }
 
-/** Takes the steps on the current job and stores them, again where somebody else was faster; `null` when they are stored. */
-async function takeSteps(
-  client: Client,
-  { read, missing, take, tx }: StepsAsk,
-): Promise<CompleteChainFailure | null> {
+/**
+ * Takes the steps on the current job and stores them, again where somebody else was faster; `null` when they are stored.
+ * In a transaction they are taken once: what the caller's callback writes there would be written again.
+ */
+async function takeSteps(client: Client, ask: StepsAsk): Promise<CompleteChainFailure | null> {
+  const { take, tx } = ask;
   let id = "";
   for (let tries = 0; tries < triesMax; tries++) {
-    const job = await read();
-    if (job === null) return missing();
+    const job = await readToComplete(client.runtime.engine, ask);
+    if (job === null) return ask.missing();
     if (isEnded(job.state)) return alreadyCompleted(job);
     id = job.id;
     const steps = new Steps(client, job);
@@ -154,9 +160,24 @@ async function takeSteps(
       return invalidBlocker(id, answer.blockerId, answer.reason);
     if (answer?.outcome === "faulted") return answer.error;
     if (answer === null || answer.outcome === "appended") return null;
+    if (tx !== undefined) return changedInside(id);
   }
   const message = `Job ${id} kept changing while it was completed; complete it again.`;
   return new StoreBusy({ url: client.runtime.engine.url, message });
+}
+
+/** The job that the first step completes. In a transaction it is locked and read again, so that it stays as it was read. */
+async function readToComplete(engine: Engine, { read, tx }: StepsAsk): Promise<Job | null> {
+  let job = await read();
+  if (tx === undefined) return job;
+  for (let tries = 0; tries < triesMax; tries++) {
+    if (job === null || isEnded(job.state)) return job;
+    const { service, type, id } = job;
+    const isHeld = await engine.hold({ job: { service, type, id } }, tx);
+    job = await read();
+    if (isHeld && job?.id === id) return job;
+  }
+  return job;
 }
 
 /** The one place where the steps meet the store. `null` where there are none. */
@@ -290,6 +311,12 @@ function alreadyCompleted({ id, state }: Job): JobAlreadyCompleted {
   if (!isEnded(state)) throw new Error(`Job ${id} is ${state} and has not ended.`);
   const message = `Job ${id} has ended as ${state}; there is nothing left to complete.`;
   return new JobAlreadyCompleted({ id, state, message });
+}
+
+/** Nobody else changes a job that is locked, so that mostly the callback itself has done it, in the same transaction. */
+function changedInside(id: string): TransactionConflict {
+  const message = `Job ${id} has changed while it was completed. Roll the transaction back; run it again unless the callback itself changes the job.`;
+  return new TransactionConflict({ message });
 }
 
 function stepUnderWay(id: string): InvalidOption {

@@ -85,7 +85,7 @@ export function getChain(
   });
 }
 
-/** How many continuations of one transaction are followed to find the job that it has come to. */
+/** How many continuations are followed beyond the list of jobs to find the job that a chain has come to. */
 const followMax = 1_000;
 
 /**
@@ -97,12 +97,14 @@ export async function readChain(
   id: string,
   tx?: CallerTransaction,
 ): Promise<ChainSnapshot | null> {
-  const { engine } = client.runtime;
-  const { entries, count } = await jobsOfChain(client, id);
-  const row = currentRow(entries);
+  const listed = await jobsOfChain(client, id);
+  const row = currentRow(listed.entries);
   if (row === undefined && tx === undefined) return null;
-  const stored = await loadCurrent(engine, row?.id ?? id, tx);
+  const stored = await loadCurrent(client.runtime.engine, row?.id ?? id, tx);
   if (stored === null || !isOf(client, stored)) return null;
+  // The chain has gone on since its jobs were listed, and the current one is to be among them.
+  const isOld = tx === undefined && stored.id !== row?.id;
+  const { entries, count } = isOld ? await jobsOfChain(client, id) : listed;
   const current = openedJob(client.runtime, stored);
   const jobs = [...entries].reverse();
   const snapshot = { id, current, state: current.state, jobs, count };
@@ -110,19 +112,23 @@ export async function readChain(
   return current.result === undefined ? snapshot : { ...snapshot, output: current.result };
 }
 
-/** Loads the current job. A transaction may have started the chain itself, or have come further with it than others see. */
+/**
+ * Loads the current job. The chain may have gone on since its jobs were listed; a transaction may have started it itself,
+ * or have come further with it than others see. A continuation that was deleted is not followed.
+ */
 async function loadCurrent(
   engine: Engine,
   id: string,
   tx: CallerTransaction | undefined,
 ): Promise<Job | null> {
-  if (tx === undefined) return (await engine.load([id]))[0]?.job ?? null;
+  let current: Job | null = null;
   let next = id;
   for (let followed = 0; followed < followMax; followed++) {
-    const [loaded] = await engine.load([next], { tx });
-    if (!loaded) return null;
-    if (loaded.job.continuedBy === undefined) return loaded.job;
-    next = loaded.job.continuedBy;
+    const [loaded] = await engine.load([next], tx && { tx });
+    if (!loaded) return current;
+    current = loaded.job;
+    if (current.continuedBy === undefined) return current;
+    next = current.continuedBy;
   }
   return null;
 }

@@ -95,6 +95,7 @@ export class LogChecker {
 
   /** The jobs of each chain, oldest first. */
   readonly #chains = new Map<string, readonly string[]>();
+  readonly #removed = new Set<string>();
 
   constructor(options: CheckOptions = {}) {
     this.#options = options;
@@ -110,6 +111,7 @@ export class LogChecker {
     };
     this.#ledgers.set(event.jobId, ledger);
     const before = ledger.job;
+    if (event.name === "deleted") this.#removed.add(event.jobId);
     // The log of a job is removed with it, so that a lone `deleted` is all that is left to read.
     if (before === null && event.name === "deleted") return;
     this.#checkLedger(ledger, event);
@@ -249,6 +251,15 @@ export class LogChecker {
     return state;
   }
 
+  /**
+   * Whether a job was continued and its continuation is missing: both are stored together. Only the whole log tells, because of
+   * a continuation that was removed since nothing is left but its last event.
+   */
+  #isTorn({ continuedBy }: Job): boolean {
+    if (continuedBy === undefined) return false;
+    return !this.#ledgers.has(continuedBy) && !this.#removed.has(continuedBy);
+  }
+
   #count(before: Job | null, after: Job | null): void {
     const job = after ?? before;
     if (job === null) return;
@@ -261,8 +272,10 @@ export class LogChecker {
 
   #checkFinished(): void {
     for (const { job } of this.#ledgers.values()) {
-      if (job === null || isEnded(job.state)) continue;
-      const sentence = `is still ${job.state} under token ${job.token} after try ${job.tries}`;
+      if (job === null || (isEnded(job.state) && !this.#isTorn(job))) continue;
+      const sentence = isEnded(job.state)
+        ? `goes on with ${job.continuedBy}, which was never created`
+        : `is still ${job.state} under token ${job.token} after try ${job.tries}`;
       this.#violations.push({ rule: "nothing_unfinished", jobId: job.id, sentence });
     }
   }

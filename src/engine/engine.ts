@@ -4,6 +4,7 @@
  * that an engine calls with the facts it has read.
  */
 import type { Admission } from "../core/admission.js";
+import type { CircleRefusal } from "../core/circle.js";
 import type { JobEvent } from "../core/event.js";
 import type { Job, JobKey, JobState, PolicyOutcome } from "../core/job.js";
 import type { Lane } from "../core/order.js";
@@ -54,10 +55,13 @@ export type AppendOutcome =
   | { readonly outcome: "exists" }
   /** A record that had to change was not at the version that the writer saw. */
   | { readonly outcome: "record_conflict"; readonly current: StoredRecord | null }
-  /** A job was to wait for one that does not exist, or for a chain that waits for the job's own. */
+  /**
+   * A job was to wait for one that does not exist, or for a chain that waits for the job's own, or for so many behind one
+   * another that nobody can tell.
+   */
   | {
       readonly outcome: "bad_blocker";
-      readonly reason: "missing" | "cycle";
+      readonly reason: "missing" | CircleRefusal["reason"];
       readonly blockerId: string;
     }
   /** Storing this change failed, and this one alone. */
@@ -109,9 +113,14 @@ export interface ClaimAnswer {
   readonly nextDueAt: number | null;
 }
 
-/** The lease that a token stands for. */
-export interface TokenLease {
+/** A job to hold: under the token of its lease, or without one wherever it stands. */
+export interface JobHold {
   readonly job: JobKey;
+  readonly token?: number;
+}
+
+/** The lease that a token stands for. */
+export interface TokenLease extends JobHold {
   readonly token: number;
 }
 
@@ -184,6 +193,8 @@ export type WakeTopic = "ready" | "ended" | "cancel";
 export interface Engine {
   readonly url: string;
   readonly capabilities: Capabilities;
+  /** How many claims a busy worker is to keep under way; two where nothing is said. */
+  readonly claimsAtOnce?: number;
 
   /** Makes the store usable. Idempotent, and safe when many processes start at once. */
   provision(): Promise<void>;
@@ -226,6 +237,13 @@ export interface Engine {
   note(notes: readonly JobEvent[]): Promise<readonly boolean[]>;
 
   /**
+   * Makes what claims from lanes need in the store, before a worker's first claim, and rejects where the store refuses it: such
+   * a worker must not start, because it would be given nothing. Claims from other lanes are prepared as they come.
+   * Only of a store that keeps something for each lane.
+   */
+  prepareClaims?(lanes: readonly Omit<ClaimLane, "free">[]): Promise<void>;
+
+  /**
    * Hands out claimable jobs in order, at most the free places, within every cap. Each is durably `started`
    * under a fresh token and is nobody else's until it is settled or its lease lapses.
    * A job whose deadline has come is `expired` instead. Nothing is claimed from a paused queue.
@@ -251,9 +269,11 @@ export interface Engine {
   /**
    * Locks the lease of a token until the caller's transaction ends, so that nobody else ends the job before it does;
    * renewals and the reaper take a locked lease as held. Gives whether the lease stands.
-   * A store that lets only one transaction write locks nothing here, and the settlement compares.
+   * Without a token a job that has not ended is locked wherever it stands: claims pass it over, and commands from outside
+   * are refused as busy. Gives whether it is locked; one that ends or moves on meanwhile is not.
+   * A store that lets only one transaction write locks nothing here, and the settlement or the append compares.
    */
-  hold(lease: TokenLease, tx: CallerTransaction): Promise<boolean>;
+  hold(hold: JobHold, tx: CallerTransaction): Promise<boolean>;
 
   /** The store inside a synchronous transaction. Throws like `append` with one. */
   within(tx: SyncTransaction): SyncStore;

@@ -51,9 +51,15 @@ export class TransactionRefused extends TaggedError("TransactionRefused")<{
   /**
    * `not_open`: no transaction is open on the client, or it ended too early; `closed`: the connection is;
    * `read_only`: it may not write; `another_store`: it leads to another database than the jobs';
-   * `not_synchronous`: it cannot be used by a synchronous call.
+   * `not_permitted`: its user lacks rights on the store's tables; `not_synchronous`: it cannot be used by a synchronous call.
    */
-  readonly reason: "not_open" | "closed" | "read_only" | "another_store" | "not_synchronous";
+  readonly reason:
+    | "not_open"
+    | "closed"
+    | "read_only"
+    | "another_store"
+    | "not_permitted"
+    | "not_synchronous";
 }> {}
 
 /** The error of a transaction that would be rolled back by its commit. */

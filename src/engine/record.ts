@@ -67,6 +67,8 @@ export const recordId = {
   webhooks: (service?: string) => (service === undefined ? "webhook/" : `webhook/${service}/`),
   /** What the ids of audit events begin with, which sort by their time within a service. */
   auditEvents: (service?: string) => (service === undefined ? "audit/" : `audit/${service}/`),
+  /** Stands for all blockers of a store, where it is locked to look for circles of them. */
+  circles: "circles/_store",
   /** How far a reader of the feed has come. */
   cursor: (service: string, name: string) => `cursor/${service}/${name}`,
 } as const;

@@ -1,6 +1,6 @@
 /**
- * The canceller: honours requests to cancel that had to be left beside jobs, because the transaction of an atomic handler
- * had locked them. Once the lock is gone the job is cancelled like any other, or has ended by itself.
+ * The canceller: honours requests to cancel that had to be left beside jobs, because the transaction of an atomic handler,
+ * or of whoever completed their chain, had locked them. Once the lock is gone the job is cancelled like any other, or has ended by itself.
  */
 import { cancelRequestsOf, removeCancelRequests } from "../client/cancel-requests.js";
 import { commandMany } from "../client/commands.js";

@@ -5,6 +5,7 @@
  */
 import type { Runtime } from "../client/runtime.js";
 import type { Json } from "../core/json.js";
+import { StoreTooNew } from "../engine/errors.js";
 
 /** The share of the record's life for which its writer trusts it. */
 const trustShare = 0.8;
@@ -91,7 +92,11 @@ export class Leadership {
       }
       return await this.#write();
     } catch (error) {
-      runtime.logger.warn({ error, does }, "Leadership could not be looked after.");
+      if (StoreTooNew.is(error)) {
+        // No later try of this process can succeed; others stand when its time is over.
+        this.#isStopped = true;
+        runtime.logger.error({ error }, `${error.message} It ${does} no more.`);
+      } else runtime.logger.warn({ error, does }, "Leadership could not be looked after.");
       return renewMs / 3;
     }
   }

@@ -11,6 +11,7 @@ import { type NatsEngine, openNats } from "../engine/nats/engine.js";
 import { loadNats } from "../engine/nats/libraries.js";
 import type { ProjectionStatus } from "../engine/projection/projection.js";
 import { Announcer } from "./announcer.js";
+import { type LookOptions, looked } from "./health.js";
 import { JobsServer } from "./jobs-server.js";
 import type { HealthCheck } from "./wire.js";
 
@@ -20,6 +21,9 @@ const tombstoneMs = 7 * 24 * 60 * 60 * 1_000;
 
 /** How many events the projection may be behind and count as well. */
 const lagMax = 10_000;
+
+/** How long a look at the projection may take. */
+const projectionLookMs = 3_000;
 
 /** What an admin runtime is started with. */
 export interface AdminOptions {
@@ -50,58 +54,65 @@ export interface AdminRuntime {
 export async function startAdmin(url: string, options: AdminOptions = {}): Promise<AdminRuntime> {
   const { clock = systemClock, logger = silentLogger, instance } = options;
   const address = addressOf(url);
-  const engine = await openNats(url, { clock });
+  /** What has to be let go of, the newest first. */
+  const releases: (() => Promise<unknown>)[] = [];
+  let stopped: Promise<void> | null = null;
+  const stop = () => {
+    stopped ??= releaseAll(releases);
+    return stopped;
+  };
   try {
+    const engine = await openNats(url, { clock });
+    releases.unshift(() => engine.close());
     const nats = await loadNats(address.where);
     const connection = await openConnection(nats, address, { name: "millrace admin" });
-    const server = new JobsServer({
-      connection,
-      engine,
-      clock,
-      logger,
-      prefix: address.prefix,
-      checks: async () => [await projectionCheck(engine)],
+    releases.unshift(() => connection.close());
+    const parts = {
+      ...{ connection, engine, clock, logger, prefix: address.prefix },
       ...(instance !== undefined && { instance }),
-    });
-    const rounds = new Rounds(engine, clock, logger);
-    const announcer = new Announcer({
-      connection,
-      engine,
-      clock,
-      logger,
-      prefix: address.prefix,
-      ...(instance !== undefined && { instance }),
-    });
+    };
     await engine.viewStatus();
+    const server = new JobsServer({
+      ...parts,
+      checks: () => projectionChecks(engine, { clock, logger }),
+    });
+    releases.unshift(() => server.stop());
     await server.start();
+    const announcer = new Announcer(parts);
+    releases.unshift(() => announcer.stop());
     await announcer.start();
+    const rounds = new Rounds(engine, clock, logger);
+    releases.unshift(() => rounds.stop());
     rounds.start();
-    let stopped: Promise<void> | null = null;
     return {
       engine,
       projection: () => engine.viewStatus(),
       rebuild: () => engine.rebuildView(),
-      stop: () => {
-        stopped ??= (async () => {
-          await rounds.stop();
-          await announcer.stop();
-          await server.stop();
-          await connection.close();
-          await engine.close();
-        })();
-        return stopped;
-      },
+      stop,
     };
   } catch (error) {
-    await engine.close();
+    // What made the start fail is told, and not what fails because of it.
+    await stop().catch(() => {});
     throw error;
   }
 }
 
-async function projectionCheck(engine: NatsEngine): Promise<HealthCheck> {
-  const { lag } = await engine.viewStatus();
-  const status = lag <= lagMax ? "ok" : "failed";
-  return { name: "projection", status, detail: `${lag} events behind the log` };
+/** Lets go of everything, also where something fails at it; that is thrown in the end. */
+async function releaseAll(releases: readonly (() => Promise<unknown>)[]): Promise<void> {
+  const faults: unknown[] = [];
+  for (const release of releases) await release().catch((fault) => faults.push(fault));
+  if (faults.length > 0) throw faults[0];
+}
+
+/** Its time is shorter than that of the whole call, so that a projection that hangs is named. */
+function projectionChecks(engine: NatsEngine, options: LookOptions) {
+  const name = "projection";
+  const look = async (): Promise<readonly HealthCheck[]> => {
+    const { lag } = await engine.viewStatus();
+    const status = lag <= lagMax ? "ok" : "failed";
+    return [{ name, status, detail: `${lag} events behind the log` }];
+  };
+  return looked(name, look, { ...options, limitMs: projectionLookMs });
 }
 
 /** Removes what is old, round after round. */

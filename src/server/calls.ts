@@ -13,6 +13,7 @@ import { filterChecks, pageChecks } from "../client/reads.js";
 import type { JobState } from "../core/job.js";
 import type { JobFilter } from "../engine/query.js";
 import { ValidationError } from "./errors.js";
+import { timeOf } from "./time-text.js";
 import type { HealthWire, JobWire, KeyWire, PageWire, ServiceWire } from "./wire.js";
 
 /** Which part of a list is asked for. */
@@ -116,12 +117,8 @@ export function checkInput<Name extends JobsCallName>(
       throw new ValidationError({ field, message: `${call} needs ${field}.` });
 }
 
-const timeTextPattern =
-  /^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])[Tt ]([01]\d|2[0-3]):[0-5]\d:([0-5]\d|60)(\.\d{1,9})?([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)$/;
-
 /** Takes times as RFC 3339 has them. */
 function timeTextProblem(value: unknown): string | null {
-  const good =
-    typeof value === "string" && timeTextPattern.test(value) && !Number.isNaN(Date.parse(value));
+  const good = typeof value === "string" && timeOf(value) !== null;
   return good ? null : `It must be a time such as 2030-01-31T12:00:00Z (RFC 3339).`;
 }

@@ -1,15 +1,15 @@
 /**
  * The admin calls carried out over any engine. Lists come from the read model and single jobs from their logs;
- * a call that changes a job publishes an ordinary event and answers when the views show it.
+ * a call that changes a job publishes an ordinary event and answers when the views show it, or when they take too long.
  */
 import { command } from "../client/commands.js";
+import { inTime } from "../client/in-time.js";
 import { workerRows } from "../client/presence.js";
 import { given } from "../client/reads.js";
-import type { Runtime } from "../client/runtime.js";
 import type { Command, CommandOf } from "../core/command.js";
 import type { Actor, Job, JobState, LogEntry } from "../core/job.js";
 import { isStoreError } from "../engine/errors.js";
-import type { JobFilter } from "../engine/query.js";
+import type { JobFilter, JobRow } from "../engine/query.js";
 import {
   checkInput,
   type DeadFilterInput,
@@ -22,16 +22,15 @@ import {
   type PageInput,
 } from "./calls.js";
 import { NotFoundError, UnavailableError, ValidationError } from "./errors.js";
+import { type HealthSource, health } from "./health.js";
+import { timeOf } from "./time-text.js";
 import {
-  type HealthCheck,
-  type HealthWire,
   type JobWire,
   jobWire,
   type KeyWire,
   keyWire,
   type PageWire,
   type ServiceWire,
-  timeText,
   workerWires,
 } from "./wire.js";
 
@@ -40,13 +39,7 @@ const viewPatienceMs = 5_000;
 const viewPauseMs = 20;
 
 /** What the calls are carried out with. */
-export interface JobsBackend extends Omit<Runtime, "service"> {
-  /** The version of Millrace. */
-  readonly version: string;
-  readonly startedAt: number;
-  /** Looks at what else the admin runtime lives from, such as its projection. */
-  readonly checks?: () => Promise<readonly HealthCheck[]>;
-}
+export type JobsBackend = HealthSource;
 
 type Handlers = {
   readonly [Name in JobsCallName]: (
@@ -84,23 +77,6 @@ export async function carryOut<Name extends JobsCallName>(
     if (isStoreError(error)) throw new UnavailableError({ message: error.message });
     throw error;
   }
-}
-
-async function health({ engine, version, instance, startedAt, checks }: JobsBackend) {
-  const store = await engine.head().then(
-    (): HealthCheck => ({ name: "store", status: "ok", detail: engine.url }),
-    (error): HealthCheck => ({ name: "store", status: "failed", detail: String(error) }),
-  );
-  const all = [store, ...((await checks?.()) ?? [])];
-  const isHealthy = all.every(({ status }) => status === "ok");
-  const answer: HealthWire = {
-    status: isHealthy ? "healthy" : "unhealthy",
-    version,
-    instance,
-    startedAt: timeText(startedAt),
-    checks: all,
-  };
-  return answer;
 }
 
 async function listServices(
@@ -150,10 +126,15 @@ function next(nextOffset: number, { count }: { readonly count: number }) {
 
 function storeFilter({ since, until, ...rest }: DeadFilterInput | FilterInput): JobFilter {
   const times = given({
-    since: since === undefined ? undefined : Date.parse(since),
-    until: until === undefined ? undefined : Date.parse(until),
+    since: checkedTime(since),
+    until: checkedTime(until),
   });
   return { ...rest, ...times };
+}
+
+/** Inputs are checked before, so that a text is a time. */
+function checkedTime(text: string | undefined): number | undefined {
+  return text === undefined ? undefined : (timeOf(text) ?? undefined);
 }
 
 async function get({ engine }: JobsBackend, { id }: IdInput): Promise<OneJob> {
@@ -192,7 +173,7 @@ function retry({ engine }: JobsBackend): Wish {
   return { command: "retry", runAt: engine.now() };
 }
 
-/** Gives a job a command, if need be only in one state, and answers with the job as the views show it then. */
+/** Gives a job a command, if need be only in one state, and answers with the job as it is then. */
 async function change(
   backend: JobsBackend,
   { id }: IdInput,
@@ -215,13 +196,35 @@ async function change(
   throw jobNotFound(id);
 }
 
-/** Waits until the views have come to what was stored. */
-async function shown({ engine, clock }: JobsBackend, job: Job): Promise<OneJob> {
-  const givesUpAt = clock.monotonic() + viewPatienceMs;
+/**
+ * Waits until the views have come to what was stored. It is stored, whatever becomes of the views: where they are late or
+ * away, the answer is the job as its log has it by now.
+ */
+async function shown(backend: JobsBackend, job: Job): Promise<OneJob> {
+  const { engine, clock, logger } = backend;
+  const patience = new AbortController();
+  const seeing = seen(backend, job, patience.signal);
+  try {
+    if (await inTime(clock, seeing, viewPatienceMs))
+      return { job: jobWire(job, { row: await seeing }) };
+  } catch (error) {
+    logger.warn({ error, jobId: job.id }, "A change was stored, and the views cannot show it.");
+  } finally {
+    patience.abort();
+  }
+  const [loaded] = await engine.load([job.id]).catch(() => []);
+  return { job: jobWire(loaded?.job ?? job) };
+}
+
+/** The row of a job when the views have come to its version, or when nobody waits for that any more. */
+async function seen(
+  { engine, clock }: JobsBackend,
+  { id, version }: Job,
+  signal: AbortSignal,
+): Promise<JobRow | null> {
   for (;;) {
-    const row = await engine.query("job", { id: job.id });
-    const isThere = row !== null && row.version >= job.version;
-    if (isThere || clock.monotonic() >= givesUpAt) return { job: jobWire(job, { row }) };
+    const row = await engine.query("job", { id });
+    if (signal.aborted || (row !== null && row.version >= version)) return row;
     await new Promise<void>((resolve) => clock.after(viewPauseMs, resolve));
   }
 }

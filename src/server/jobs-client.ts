@@ -1,7 +1,7 @@
 /**
  * The admin calls for those who make them: typed, over a NATS connection, with failures as `Result` values.
  */
-import { headers, type NatsConnection } from "@nats-io/transport-node";
+import { headers, type NatsConnection, PermissionViolationError } from "@nats-io/transport-node";
 import { Result } from "better-result";
 import { AsyncResult } from "../client/async-result.js";
 import type {
@@ -30,9 +30,12 @@ const timeoutMsDefault = 10_000;
 type Answer<Name extends JobsCallName> = AsyncResult<JobsCalls[Name]["output"], AdminError>;
 
 /**
- * Makes the admin calls. The connection stays its owner's.
+ * Makes the admin calls. The connection stays its owner's. Its inboxes have to lie where its user may listen, which for
+ * observers and operators is at `inboxPrefix(prefix, { kind })`.
  *
  * @example
+ * const inbox = inboxPrefix("millrace", { kind: "operator" });
+ * const connection = await connect({ servers, user, pass, inboxPrefix: inbox });
  * const jobs = new JobsClient(connection, { actor: "anna" });
  * const dead = await jobs.listDLQ({ limit: 10 });
  * if (dead.isOk()) for (const { id } of dead.value.entries) await jobs.replayDLQ(id);
@@ -118,14 +121,23 @@ export class JobsClient {
         return Result.err(wiredError(answer.json<ErrorWire>()));
       return Result.ok(answer.json<JobsCalls[Name]["output"]>());
     } catch (error) {
-      return Result.err(unreached(name, error));
+      return Result.err(unreached(this.#prefix, name, error));
     }
   }
 }
 
-function unreached(name: JobsCallName, error: unknown): UnavailableError {
+function unreached(prefix: string, name: JobsCallName, error: unknown): UnavailableError {
   const said = error instanceof Error ? error.message : String(error);
   return new UnavailableError({
-    message: `Jobs.${name} was not answered (${said}). Check that an admin runtime serves it, and that this user may call it. Whether it was carried out is not known.`,
+    message: `Jobs.${name} was not answered (${said}). ${remedyOf(prefix, error)} Whether it was carried out is not known.`,
   });
+}
+
+/** A connection that names no prefix for its inboxes listens where observers and operators may not. */
+function remedyOf(prefix: string, error: unknown): string {
+  const remedy = `connect with the inboxPrefix of the user's role, for instance inboxPrefix("${prefix}", { kind: "operator" }).`;
+  const cause = error instanceof Error ? error.cause : undefined;
+  if (cause instanceof PermissionViolationError && cause.operation === "subscription")
+    return `This user may not listen at the inboxes of its connection: ${remedy}`;
+  return `Check that an admin runtime serves it, that this user may call it, and that it may listen at the inboxes of its connection; if not, ${remedy}`;
 }

@@ -198,7 +198,8 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
   /**
    * Starts the worker, if any handler or route is registered, and the keeper. Idempotent.
    * A process that only creates jobs never calls it. Throws `MigrationNotAccepted` when the contract has changed
-   * in ways that somebody has to accept, and `EncryptionRequired` when it has handlers for encrypted jobs and no keys.
+   * in ways that somebody has to accept, `EncryptionRequired` when it has handlers for encrypted jobs and no keys,
+   * and the store's fault when the store refuses what the worker's claims need.
    */
   start(): Promise<void> {
     if (this.#stopping !== null) throw this.#stopped();

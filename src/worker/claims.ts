@@ -6,6 +6,7 @@ import type { Runtime } from "../client/runtime.js";
 import type { Job } from "../core/job.js";
 import { laneOf } from "../core/order.js";
 import { batchMax, type ClaimAnswer, type ClaimAsk, type ClaimedJob } from "../engine/engine.js";
+import { StoreTooNew } from "../engine/errors.js";
 import type { WorkerLane } from "./lane.js";
 import type { Lanes } from "./lanes.js";
 import type { QueueLimits } from "./queue-limits.js";
@@ -23,11 +24,11 @@ const claimShareMax = 1 / 3;
 const claimSmall = 50;
 
 /**
- * How many claims may be under way while jobs come in full batches. Each goes to the store together with the outcomes of the
- * batch before, so that one commit serves both; and there are two such batches, so that the handlers of one run while the
- * store is busy with the other.
+ * How many claims may be under way while jobs come in full batches, unless the store has a wish of its own. Each goes to the
+ * store together with the outcomes of the batch before, so that one commit serves both; and there are two such batches, so
+ * that the handlers of one run while the store is busy with the other.
  */
-const claimsMax = 2;
+const claimsAtOnce = 2;
 
 /** What the loop needs to know and to tell. */
 export interface ClaimsOptions {
@@ -43,6 +44,7 @@ export interface ClaimsOptions {
 export class Claims {
   readonly #options: ClaimsOptions;
   readonly #lanes: Lanes;
+  readonly #claimsMax: number;
   #isStarted = false;
   readonly #underWay = new Set<Promise<void>>();
   /** How many claims the store has not answered. */
@@ -61,6 +63,7 @@ export class Claims {
   constructor(options: ClaimsOptions) {
     this.#options = options;
     this.#lanes = options.lanes;
+    this.#claimsMax = options.runtime.engine.claimsAtOnce ?? claimsAtOnce;
   }
 
   start(): void {
@@ -71,16 +74,14 @@ export class Claims {
 
   /** Claims no more, and waits for the claim that is under way. */
   async stop(): Promise<void> {
-    this.#isStarted = false;
-    this.#sleepNoMore();
-    this.#stopListening?.();
+    this.#end();
     await Promise.all(this.#underWay);
   }
 
   /** There may be a job to claim: a place came free, or the store gave a hint. */
   poke(): void {
     this.#pollMs = pollMinMs;
-    if (this.#unanswered < (this.#isBusy ? claimsMax : 1)) this.#claim();
+    if (this.#unanswered < (this.#isBusy ? this.#claimsMax : 1)) this.#claim();
     else this.#again = true;
   }
 
@@ -135,7 +136,7 @@ export class Claims {
       answer = await this.#answerTo(ask);
       this.#isBusy = isFull(answer.jobs, ask);
       // The store would have nothing to do while these jobs are handed over. Their places still count as asked for.
-      if (this.#isBusy && this.#unanswered === 1) this.#claim();
+      if (this.#isBusy && this.#unanswered < this.#claimsMax) this.#claim();
     } catch (error) {
       this.#failed(error);
     }
@@ -183,7 +184,7 @@ export class Claims {
   #goOn(answer: ClaimAnswer, askedAt: number): void {
     if (answer.jobs.length > 0) this.#pollMs = pollMinMs;
     if (this.#again || this.#isBusy) {
-      if (this.#unanswered < claimsMax) this.#claim();
+      if (this.#unanswered < this.#claimsMax) this.#claim();
       return;
     }
     const { nextDueAt } = answer;
@@ -210,11 +211,23 @@ export class Claims {
     this.#callOff = undefined;
   }
 
+  #end(): void {
+    this.#isStarted = false;
+    this.#sleepNoMore();
+    this.#stopListening?.();
+  }
+
   #failed(error: unknown): void {
     this.#isBusy = false;
     if (!this.#isStarted) return;
+    const { logger } = this.#options.runtime;
+    if (StoreTooNew.is(error)) {
+      // No later try of this process can succeed.
+      this.#end();
+      logger.error({ error }, `${error.message} Its worker claims no more jobs.`);
+      return;
+    }
     if (!this.#isFailing) {
-      const { logger } = this.#options.runtime;
       logger.error({ error }, "Jobs could not be claimed; the worker keeps trying.");
     }
     this.#isFailing = true;

@@ -63,7 +63,7 @@ export interface Worker {
   readonly state: WorkerState;
   /** How many jobs it has in hand: running, or not yet settled. */
   readonly active: number;
-  /** Announces the worker and begins to claim. */
+  /** Announces the worker and begins to claim. Where the store refuses what claims need, it rejects, and the worker is stopped. */
   start(): Promise<void>;
   /**
    * Claims no more, asks running handlers to stop (`shutdown`) and waits for them, at most for the
@@ -162,7 +162,13 @@ class JobWorker implements Worker {
     }
     this.#state = "running";
     await this.#discovery?.start();
-    await Promise.all([this.#presence.start(), this.#limits.start()]);
+    try {
+      const prepared = this.#runtime.engine.prepareClaims?.([...this.#lanes].map(({ ask }) => ask));
+      await Promise.all([prepared, this.#presence.start(), this.#limits.start()]);
+    } catch (fault) {
+      await this.stop();
+      throw fault;
+    }
     this.#isAnnounced = true;
     if (this.#state !== "running") return;
     this.#stopListening = this.#runtime.engine.wake("cancel", () => this.#leases.hint());

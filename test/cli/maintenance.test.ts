@@ -162,13 +162,14 @@ it("rebuild makes the lists of a NATS store anew, and says where there is nothin
 it("permissions are printed as a NATS server takes them", async () => {
   const place = await freshPlace();
   const words = ["nats", "permissions", "service", "--module", bakeryModule, "--prefix", "jobs"];
-  const { permissions } = await json<{ permissions: { publish: { allow: string[] } } }>(
-    place,
-    ...words,
-  );
+  const { permissions, inboxPrefix } = await json<{
+    permissions: { publish: { allow: string[] }; subscribe: { allow: string[] } };
+    inboxPrefix: string;
+  }>(place, ...words);
   expect(permissions.publish.allow).toContain("jobs.jobs.bakery.>");
+  expect(permissions.subscribe.allow).toContain(`${inboxPrefix}.>`);
   const shown = await onTerminal(place, ["nats", "permissions", "observer"]);
-  expect(shown.text).toMatch(/^permissions: \{/);
+  expect(shown.text).toMatch(/^# .* _INBOX\.millrace\._observer\.\r?\npermissions: \{/);
   expect(await run(place, ["nats", "permissions", "king"])).toMatchObject({ code: 2 });
   expect(await run(place, ["nats", "permissions", "service"])).toMatchObject({ code: 2 });
 });

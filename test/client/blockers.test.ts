@@ -188,6 +188,34 @@ describe("what cannot be waited for", () => {
       });
   });
 
+  it.for(stores)(
+    "is one of too many, with what they wait for, to look through, on $name",
+    async (store) => {
+      const { jobs, chains } = await openService(store, shop);
+      const picky = await chains.start("picky", o1).orThrow();
+      const hubs: string[] = [];
+      for (let hub = 0; hub < 10; hub++) {
+        const many = await jobs.one
+          .createMany(Array.from({ length: 1_000 }, (_, number) => ({ payload: { number } })))
+          .orThrow();
+        const blockers = many.map((made) => made.unwrap());
+        hubs.push((await jobs.sum.create({}, { blockers }).orThrow()).id);
+      }
+      const goOn = (blockers: readonly string[]) =>
+        chains.complete(picky, async ({ job, complete }) => {
+          if (job.type !== "picky") return;
+          await complete(job, ({ continueWith }) => continueWith("sum", {}, { blockers }));
+        });
+      const refused = await goOn(hubs);
+      expect(refused.isErr() && refused.error).toMatchObject({
+        _tag: "InvalidBlocker",
+        reason: "too_many",
+        message: expect.stringContaining("more than 10000 jobs and chains"),
+      });
+      expect((await goOn(hubs.slice(1))).isOk()).toBe(true);
+    },
+  );
+
   it.each([
     [{ blockers: "x" }, /It must be a list/],
     [{ blockers: [5] }, /A blocker is a ref, an id/],

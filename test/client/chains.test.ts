@@ -1,5 +1,5 @@
 // Chains: started, waited for, listed, completed without a worker, and removed as one.
-import { ChainRef, connect, defineJob, defineService } from "millrace";
+import { ChainRef, connect, defineJob, defineService, type Engine } from "millrace";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
 import { openService, type Store, stores } from "../support/stores.js";
@@ -26,6 +26,26 @@ async function startedShop(store: Store) {
   });
   await service.start();
   return service;
+}
+
+/** A store in which something happens after the first list of jobs has been read, before anything else is. */
+function changingAfterList(engine: Engine, change: () => Promise<unknown>): Engine {
+  let hasChanged = false;
+  const query = async (...asked: Parameters<Engine["query"]>) => {
+    const answer = await engine.query(...asked);
+    if (asked[0] === "jobs" && !hasChanged) {
+      hasChanged = true;
+      await change();
+    }
+    return answer;
+  };
+  return new Proxy(engine, {
+    get: (target, name) => {
+      if (name === "query") return query;
+      const value = Reflect.get(target, name, target);
+      return typeof value === "function" ? value.bind(target) : value;
+    },
+  });
 }
 
 describe.for(stores)("a chain on $name", (store) => {
@@ -70,6 +90,54 @@ describe.for(stores)("a chain on $name", (store) => {
     const first = await chains.start("charge", order, { idempotencyKey: "k" }).orThrow();
     const again = await chains.start("charge", order, { idempotencyKey: "k" }).orThrow();
     expect([again.id, first.existing, again.existing]).toEqual([first.id, false, true]);
+  });
+
+  it("is as far as it has come, also where a job of it ends while it is read", async () => {
+    const { chains, engine } = await openService(store, chainShop);
+    const goOn = (chain: string) =>
+      chains
+        .complete(chain, async ({ job, complete }) => {
+          if (job.type === "charge")
+            await complete(job, ({ continueWith }) => continueWith("ship", order));
+        })
+        .orThrow();
+    const reading = async (chain: string) => {
+      const service = await connect(chainShop, {
+        engine: changingAfterList(engine, () => goOn(chain)),
+      });
+      onTestFinished(() => service.stop());
+      return service.chains;
+    };
+    for (const id of ["read", "completed"]) await chains.start("charge", order, { id }).orThrow();
+    const found = await (await reading("read")).get("read").orThrow();
+    expect(found).toMatchObject({ state: "pending", current: { type: "ship" }, count: 2 });
+    expect(found.jobs.map(({ id }) => id)).toContain(found.current.id);
+    const types: string[] = [];
+    await (await reading("completed"))
+      .complete("completed", async ({ job, complete }) => {
+        types.push(job.type);
+        if (job.type === "ship") await complete(job, () => ({ parcel: "p" }));
+      })
+      .orThrow();
+    expect(types).toEqual(["ship"]);
+    expect(await chains.wait("completed").orThrow()).toEqual({ parcel: "p" });
+  });
+
+  it("is what is left of it where its newest job was deleted", async () => {
+    const { chains, ref } = await openService(store, chainShop).then((service) => ({
+      chains: service.chains,
+      ref: (id: string) => service.ref(id),
+    }));
+    const chain = await chains.start("charge", order).orThrow();
+    const { current } = await chains
+      .complete(chain, async ({ job, complete }) => {
+        if (job.type === "charge")
+          await complete(job, ({ continueWith }) => continueWith("ship", order));
+      })
+      .orThrow();
+    await ref(current.id).delete({ force: true }).orThrow();
+    const left = await chains.get(chain).orThrow();
+    expect(left).toMatchObject({ state: "completed", current: { id: chain.id }, count: 1 });
   });
 
   it("that does not exist is not found by any call", async () => {

@@ -1,9 +1,13 @@
-// The service of the crash test: quick, flaky, capped and keyed jobs with short leases.
+// The service of the crash test: quick, flaky, capped and keyed jobs with short leases, chains, and jobs that wait
+// for others.
 import { defineJob, defineService } from "millrace";
 import { z } from "zod";
 
 /** How long a hold lasts; a process that is paused for longer has lost what it holds. */
 export const leaseMs = 1_500;
+
+/** The types that a chain goes on with. What a keyed one may not do at once is skipped, so that the chain has an end. */
+const steps = ["linked", "quick", "capped", "failsStale", "requeues", "blocks"] as const;
 
 const payload = z.object({
   key: z.string(),
@@ -12,11 +16,16 @@ const payload = z.object({
   fails: z.number(),
   /** Whether the handler ignores its signal. */
   isDeaf: z.boolean(),
+  /** What a chain goes on with, step by step. */
+  next: z.array(z.enum(steps)),
 });
 
 export type Work = z.infer<typeof payload>;
 
-const retry = { maxTries: 4, backoff: [50, 200] };
+/** How often a job is tried; one that fails as often ends badly. */
+export const triesMax = 4;
+
+const retry = { maxTries: triesMax, backoff: [50, 200] };
 const common = { payload, retry, concurrency: 8 };
 const free = { ...common, leaseMs };
 const held = { key: ["/key"], heartbeatTtlMs: leaseMs, heartbeatIntervalMs: leaseMs / 3 };
@@ -42,7 +51,21 @@ export const contract = defineService("crash", {
     keyConcurrency: { ...held, stalePolicy: "block" },
     queue: { maxQueuedPerKey: 2, whenFull: "replace-oldest" },
   }),
+  linked: defineJob({ ...free, continuations: steps }),
+  waits: defineJob({ ...free, blockers: { job: "flaky", chain: "linked" } }),
 });
+
+/** The types whose jobs need nothing but their work. */
+export const plainTypes = [
+  "quick",
+  "flaky",
+  "capped",
+  "firstOfPool",
+  "secondOfPool",
+  "failsStale",
+  "requeues",
+  "blocks",
+] as const satisfies readonly JobType[];
 
 export type JobType = keyof typeof contract.jobs;
 
@@ -50,4 +73,4 @@ export type JobType = keyof typeof contract.jobs;
 export const keys = ["red", "green", "blue", "black"] as const;
 
 /** Work that is done at once. */
-export const noWork: Work = { key: "red", workMs: 0, fails: 0, isDeaf: false };
+export const noWork: Work = { key: "red", workMs: 0, fails: 0, isDeaf: false, next: [] };

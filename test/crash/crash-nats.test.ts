@@ -30,7 +30,7 @@ it("loses nothing and exceeds nothing while workers and the server are killed", 
     workers,
     creators: 1,
     jobs,
-    isStoreInTrouble: true,
+    excused: ["StoreUnavailable", "StoreBusy"],
     trouble: (fleet, random) =>
       Promise.all([fleet.trouble(random.fork()), killServer(server, random.fork())]),
   });
@@ -53,7 +53,7 @@ it("loses nothing while the servers of a cluster are killed one after the other"
     workers,
     creators: 1,
     jobs,
-    isStoreInTrouble: true,
+    excused: ["StoreUnavailable", "StoreBusy"],
     trouble: async (fleet, random) => {
       await Promise.all([fleet.trouble(random.fork()), killServers(cluster, random.fork())]);
     },

@@ -12,10 +12,13 @@ import { pass } from "./time.js";
 
 const serverKills = 3;
 
+/** For how long twelve processes create and work; a whole minute is asked for by hand. */
+const twelveMs = Number(process.env.MILLRACE_TWELVE_SECONDS ?? 20) * 1_000;
+
 it("loses nothing and exceeds nothing while workers and the server are killed", {
   timeout: 240_000,
 }, async () => {
-  const [workers, jobs] = [3, 3_000];
+  const [workers, jobs] = [3, 2_000];
   const server = await ownPostgres();
   const { engine, fleet, acknowledged } = await runCrash({
     url: server.url,
@@ -23,7 +26,7 @@ it("loses nothing and exceeds nothing while workers and the server are killed", 
     workers,
     creators: 1,
     jobs,
-    isStoreInTrouble: true,
+    excused: ["StoreUnavailable", "StoreBusy"],
     trouble: (fleet, random) =>
       Promise.all([fleet.trouble(random.fork()), killServer(server, random.fork())]),
   });
@@ -34,21 +37,21 @@ it("loses nothing and exceeds nothing while workers and the server are killed", 
 });
 
 it("keeps every limit and shows nobody a deadlock while twelve processes create and work", {
-  timeout: 240_000,
+  timeout: twelveMs + 240_000,
 }, async () => {
   const [workers, creators] = [6, 6];
-  const jobs = Number(process.env.MILLRACE_TWELVE_JOBS ?? 500);
   const { storeUrl } = await freshSchema();
   const { engine, acknowledged } = await runCrash({
     url: storeUrl,
     folder: await freshFolder(),
     workers,
     creators,
-    jobs,
-    isStoreInTrouble: false,
-    trouble: async () => {},
+    jobs: 0,
+    // On a machine that is far too busy, a lock may be held for longer than others wait.
+    excused: ["StoreBusy"],
+    trouble: () => pass(twelveMs),
   });
-  expect(acknowledged).toBeGreaterThan((creators * jobs) / 4);
+  expect(acknowledged).toBeGreaterThan(creators * (twelveMs / 1_000) * 10);
   await engine.close();
 });
 

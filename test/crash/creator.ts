@@ -1,18 +1,31 @@
-// The creating process of the crash test: `creator.ts URL FOLDER JOBS SEED [STORE]`. It creates jobs at an
-// even pace, cancels and retries some, releases blocked keys, and writes down what it was told. With a
-// word about the store, it may be told that the store is busy or not there.
-import { connect, JobNotEnqueued, type JobRef, StoreBusy, StoreUnavailable } from "millrace";
+// The creating process of the crash test: `creator.ts URL FOLDER JOBS SEED`. It creates jobs at an even pace, as many
+// as it is told and until it is sent a line; chains and jobs that wait for others are among them. It repeats some
+// creates, cancels and retries some jobs, releases blocked keys, and writes down what it was told: every error, too,
+// that is no answer to its wish.
+import {
+  CommandRefused,
+  type CreateOptions,
+  connect,
+  JobNotEnqueued,
+  type JobRef,
+  type JobState,
+  type Result,
+  StoreBusy,
+} from "millrace";
 import { Random } from "../simulation/random.js";
-import { contract, type JobType, keys, type Work } from "./contract.js";
-import { type CallerLine, ledgerFile, openLedger } from "./lines.js";
+import { contract, keys, noWork, plainTypes, triesMax, type Work } from "./contract.js";
+import { type CallerLine, faultOf, ledgerFile, openLedger } from "./lines.js";
 
-const [, , url = "", folder = "", jobs = "0", seed = "0", store] = process.argv;
+const [, , url = "", folder = "", jobs = "0", seed = "0"] = process.argv;
 const write = openLedger<CallerLine>(ledgerFile.callers(folder));
 const random = new Random(Number(seed));
 const service = await connect(contract, { url, instance: "creator" });
 
-/** How many jobs are created at once, and how long the creator waits before the next ones. */
+type Ref = JobRef<unknown, unknown>;
+
+/** How many jobs are created in a round: plain ones, a family of three and a repeated one; and how long it rests. */
 const jobsPerRound = 10;
+const plainPerRound = 6;
 const roundMs = 30;
 const roundsPerRelease = 30;
 
@@ -20,14 +33,34 @@ const roundsPerRelease = 30;
 const recentJobs = 40;
 const commandsPerRound = 2;
 
-const types = Object.keys(contract.jobs) as readonly JobType[];
-const acknowledged: JobRef<unknown, unknown>[] = [];
+/** How many rounds a create may be repeated after. */
+const repeatedRounds = 3;
 
+/** What chains go on with after their first job. */
+const ways: readonly Work["next"][] = [
+  ["linked", "quick"],
+  ["linked", "linked", "capped"],
+  ["linked", "requeues"],
+  ["failsStale"],
+  ["blocks"],
+];
+
+const acknowledged: Ref[] = [];
+/** Jobs that others wait for. They are not run again: a job may go on that has seen the end of their first run. */
+const awaited = new Set<string>();
+
+let isEnough = false;
+process.stdin.once("data", () => {
+  isEnough = true;
+  process.stdin.destroy();
+});
 console.log("ready");
-for (let created = 0, round = 0; created < Number(jobs); created += jobsPerRound, round++) {
+for (let round = 0; !isEnough || round * jobsPerRound < Number(jobs); round++) {
   const recent = acknowledged.slice(-recentJobs);
   await Promise.all([
-    ...Array.from({ length: jobsPerRound }, () => create()),
+    ...Array.from({ length: plainPerRound }, () => createPlain(recent)),
+    createFamily(round),
+    createRepeatable(round),
     ...Array.from({ length: recent.length > 0 ? commandsPerRound : 0 }, () =>
       command(random.pick(recent)),
     ),
@@ -38,43 +71,110 @@ for (let created = 0, round = 0; created < Number(jobs); created += jobsPerRound
 console.log("created");
 await service.stop();
 
-async function create(): Promise<void> {
-  const type = random.chance(0.4) ? "quick" : random.pick(types);
-  const id = `job-${random.whole(0, 2 ** 32)}-${acknowledged.length}`;
-  const payload: Work = {
-    key: random.pick(keys),
-    workMs: random.chance(0.8) ? random.whole(0, 20) : random.whole(20, 400),
-    fails: type === "flaky" ? random.whole(0, 4) : 0,
-    isDeaf: random.chance(0.3),
-  };
+/** Creates a job of any type that needs nothing else; now and then behind others. */
+async function createPlain(recent: readonly Ref[]): Promise<void> {
+  const type = random.chance(0.4) ? "quick" : random.pick(plainTypes);
+  const id = freshId();
+  const payload = work(type === "flaky" ? random.whole(0, triesMax) : 0);
   const delay = random.chance(0.1) ? { delayMs: random.whole(1, 1_000) } : {};
-  const created = await service.jobs[type].create(payload, { id, ...delay });
+  const blockers = random.chance(0.1) && recent.length > 0 ? [random.pick(recent)] : [];
+  for (const blocker of blockers) awaited.add(blocker.id);
+  const options: CreateOptions = {
+    id,
+    ...delay,
+    blockers: blockers.map((job) => ({ job, onBadEnd: badEnd() })),
+  };
+  judged(`create of ${type}`, id, await service.jobs[type].create(payload, options));
+}
+
+/** Creates a job, a chain, and a job that waits for both. Every second time the job that is waited for ends badly. */
+async function createFamily(round: number): Promise<void> {
+  const [jobId, chainId, id] = [freshId(), freshId(), freshId()];
+  awaited.add(jobId).add(chainId);
+  const fails = round % 2 === 0 ? triesMax : random.whole(0, triesMax - 1);
+  const links = {
+    ...work(random.chance(0.8) ? 0 : random.whole(1, triesMax)),
+    next: random.pick(ways),
+  };
+  const [job, chain] = await Promise.all([
+    service.jobs.flaky.create(work(fails), { id: jobId }),
+    service.jobs.linked.create(links, { id: chainId }),
+  ]);
+  const isThere = [
+    judged("create of flaky", jobId, job),
+    judged("create of linked", chainId, chain),
+  ];
+  if (isThere.includes(false)) return;
+  const blockers = {
+    job: { job: jobId, onBadEnd: badEnd() },
+    chain: { chain: chainId, onBadEnd: badEnd() },
+  };
+  judged("create of waits", id, await service.jobs.waits.create(work(0), { id, blockers }));
+}
+
+/** Creates a job that this process, and others in the same rounds, create again and again. */
+async function createRepeatable(round: number): Promise<void> {
+  const id = freshId();
+  const idempotencyKey = `repeated-${Math.max(0, round - random.whole(0, repeatedRounds))}`;
+  const created = await service.jobs.quick.create(noWork, { id, idempotencyKey });
+  if (created.isErr()) judged("repeatable create", id, created);
+  else {
+    write({ line: "acknowledged", id: created.value.id, idempotencyKey });
+    if (created.value.id !== id) write({ line: "refused", id });
+  }
+}
+
+/** Writes down what became of a create, and says whether its job is there. */
+function judged(call: string, id: string, created: Result<Ref, Error>): boolean {
   if (created.isOk()) {
     acknowledged.push(created.value);
     write({ line: "acknowledged", id });
-  } else if (JobNotEnqueued.is(created.error) || isHeldUp(created.error)) {
-    write({ line: "refused", id });
-  } else if (store === undefined || !StoreUnavailable.is(created.error)) {
-    // Of a create that a store in trouble did not acknowledge nobody knows what became of it.
-    console.error(`A create failed: ${created.error.message}`);
+    return true;
   }
+  const { error } = created;
+  // A store that is not there may have stored the job; nobody knows. One that is held up for too long has not.
+  if (JobNotEnqueued.is(error) || StoreBusy.is(error)) write({ line: "refused", id });
+  if (!JobNotEnqueued.is(error)) write(faultOf(call, error));
+  return false;
 }
 
-/** A process that is paused amid a transaction holds its locks for longer than others wait; nothing is stored then. */
-function isHeldUp(error: Error): boolean {
-  return store !== undefined && StoreBusy.is(error);
-}
-
-async function command(ref: JobRef<unknown, unknown>): Promise<void> {
+async function command(ref: Ref): Promise<void> {
   if (random.chance(0.3)) {
-    const outcome = await ref.retry();
-    if (outcome.isOk()) write({ line: "told", id: ref.id, state: outcome.value.state });
+    if (!awaited.has(ref.id)) obeyed("retry", ref.id, await ref.retry());
     return;
   }
-  const outcome = await ref.cancel("by hand", { force: random.chance(0.5) });
-  if (outcome.isOk()) write({ line: "told", id: ref.id, state: outcome.value.state });
+  const force = random.chance(0.5);
+  obeyed("cancel", ref.id, await ref.cancel("by hand", { force }));
+}
+
+/** Writes down what became of a command. That the job is in no state for it is an answer. */
+function obeyed(call: string, id: string, told: Result<{ readonly state: JobState }, Error>): void {
+  if (told.isOk()) write({ line: "told", id, state: told.value.state });
+  else if (!CommandRefused.is(told.error)) write(faultOf(call, told.error));
 }
 
 async function releaseKeys(): Promise<void> {
-  for (const key of keys) await service.keys.release({ type: "blocks", key });
+  for (const key of keys) {
+    const released = await service.keys.release({ type: "blocks", key });
+    if (released.isErr()) write(faultOf("release of a key", released.error));
+  }
+}
+
+function freshId(): string {
+  return `job-${random.whole(0, 2 ** 32)}-${acknowledged.length}`;
+}
+
+function work(fails: number): Work {
+  return {
+    ...noWork,
+    key: random.pick(keys),
+    workMs: random.chance(0.8) ? random.whole(0, 20) : random.whole(20, 400),
+    fails,
+    isDeaf: random.chance(0.3),
+  };
+}
+
+/** What the bad end of a blocker means for a job that waits for it. */
+function badEnd() {
+  return random.pick(["continue", "unreachable"] as const);
 }

@@ -2,7 +2,7 @@
 // started again.
 
 import type { Random } from "../simulation/random.js";
-import { type Child, startChild } from "./children.js";
+import { type Child, type Ending, startChild } from "./children.js";
 import { leaseMs } from "./contract.js";
 import { pass, tick } from "./time.js";
 
@@ -45,11 +45,11 @@ export class Fleet {
     await Promise.all(this.#places.map((place) => this.#strike(place, random.fork())));
   }
 
-  /** Asks every worker to stop, and gives the codes that they ended with. */
-  async stop(): Promise<readonly (number | null)[]> {
+  /** Asks every worker to stop, and gives the codes that they ended with and what they complained of. */
+  async stop(): Promise<readonly Pick<Ending, "code" | "errors">[]> {
     for (const { worker } of this.#places) worker.child.kill("SIGTERM");
     const endings = await Promise.all(this.#places.map(({ worker }) => worker.ended));
-    return endings.map(({ code }) => code);
+    return endings.map(({ code, errors }) => ({ code, errors }));
   }
 
   async #strike(place: Place, random: Random): Promise<void> {

@@ -9,11 +9,26 @@ export const ledgerFile = {
   handlers: (folder: string) => join(folder, "handlers.ndjson"),
 } as const;
 
-/** What a caller was told. */
+/** What a caller was told. `idempotencyKey` is the one that the create had. */
 export type CallerLine =
-  | { readonly line: "acknowledged"; readonly id: string }
+  | { readonly line: "acknowledged"; readonly id: string; readonly idempotencyKey?: string }
   | { readonly line: "refused"; readonly id: string }
-  | { readonly line: "told"; readonly id: string; readonly state: JobState };
+  | { readonly line: "told"; readonly id: string; readonly state: JobState }
+  | FaultLine;
+
+/** An error that is no answer to what a caller asked for. */
+export interface FaultLine {
+  readonly line: "fault";
+  /** What the caller asked for. */
+  readonly call: string;
+  readonly tag: string;
+  readonly message: string;
+}
+
+/** The line about an error. */
+export function faultOf(call: string, error: Error): FaultLine {
+  return { line: "fault", call, tag: error.name, message: error.message };
+}
 
 /** What happened to a token in a process. `at` is the wall clock, `tick` the machine's monotonic one. */
 export type HandlerLine = {
@@ -25,6 +40,7 @@ export type HandlerLine = {
 } & (
   | { readonly line: "granted"; readonly until: number }
   | { readonly line: "entered"; readonly type: string; readonly key: string }
+  | { readonly line: "completing" }
   | { readonly line: "left"; readonly said: string }
 );
 

@@ -1,12 +1,20 @@
 // A worker process of the crash test: `worker.ts URL FOLDER INSTANCE`. It carries out jobs, writes down
-// every entry and exit of its handlers, and may be killed or paused at any moment.
-import { connect, type Engine, openEngine, StoreUnavailable } from "millrace";
-import { contract, type JobType, type Work } from "./contract.js";
-import { type HandlerLine, ledgerFile, openLedger } from "./lines.js";
+// every entry and exit of its handlers and every fault that they are shown, and may be killed or paused at any moment.
+import {
+  type ActiveJob,
+  connect,
+  type Engine,
+  isStoreError,
+  openEngine,
+  StoreUnavailable,
+} from "millrace";
+import { contract, type JobType, plainTypes, type Work } from "./contract.js";
+import { type CallerLine, faultOf, type HandlerLine, ledgerFile, openLedger } from "./lines.js";
 import { pass, tick } from "./time.js";
 
 const [, , url = "", folder = "", instance = ""] = process.argv;
 const write = openLedger<HandlerLine>(ledgerFile.handlers(folder));
+const complain = openLedger<CallerLine>(ledgerFile.callers(folder));
 const tokens = new Map<string, number>();
 const name = `${instance}.${process.pid}`;
 
@@ -37,14 +45,41 @@ async function started() {
 async function startedOn(engine: Engine) {
   const keeper = { ttlMs: 2_000, renewMs: 500, tickMs: 250 };
   const service = await connect(contract, { engine, instance, graceMs: 500, keeper });
-  for (const type of Object.keys(contract.jobs) as JobType[]) {
-    service.jobs[type].handle((job) => work(job.id, type, job.payload, job.tries, job.signal));
+  for (const type of plainTypes) {
+    service.jobs[type].handle((job) => work(type, job, () => ({ tries: job.tries })));
   }
+  service.jobs.waits.handle((job) => work("waits", job, () => ({ tries: job.tries })));
+  service.jobs.linked.handle((job) =>
+    work("linked", job, async (place) => {
+      const [next, ...rest] = job.payload.next;
+      if (next === undefined) throw new Error(`The chain of ${job.id} has no next step.`);
+      try {
+        return await job.complete(({ continueWith }) => {
+          // The outcome may be stored and the process be gone before the handler is told.
+          write({ line: "completing", ...place, at: Date.now(), tick: tick() });
+          return continueWith(next, { ...job.payload, next: rest });
+        });
+      } catch (error) {
+        if (isStoreError(error)) complain(faultOf("complete", error));
+        throw error;
+      }
+    }),
+  );
   await service.start();
   return service;
 }
 
-async function work(id: string, type: JobType, payload: Work, tries: number, signal: AbortSignal) {
+/** A try of a job, as far as its work goes. */
+type Try = Pick<ActiveJob<Work>, "id" | "payload" | "tries" | "signal">;
+
+/** The token that a handler works under. */
+type HandlerPlace = Pick<HandlerLine, "jobId" | "token" | "process">;
+
+async function work<Value>(
+  type: JobType,
+  { id, payload, tries, signal }: Try,
+  end: (place: HandlerPlace) => Value | Promise<Value>,
+): Promise<Value> {
   const token = tokens.get(id) ?? 0;
   const place = { jobId: id, token, process: name };
   write({ line: "entered", ...place, type, key: payload.key, at: Date.now(), tick: tick() });
@@ -52,8 +87,9 @@ async function work(id: string, type: JobType, payload: Work, tries: number, sig
   try {
     await worked(payload, signal);
     if (tries <= payload.fails) throw new Error(`Try ${tries} fails.`);
+    const value = await end(place);
     said = "returned";
-    return { tries };
+    return value;
   } finally {
     write({ line: "left", ...place, said, at: Date.now(), tick: tick() });
   }

@@ -16,7 +16,12 @@ function engineWithCounts() {
   const server = new SimulatedServer({ time: () => clock.monotonic() });
   const counts = { projections: 0, givenBack: 0 };
   const port: Port = simulatedPort(server, { now: () => clock.now() });
-  const { giveBack } = port;
+  const { giveBack, publish } = port;
+  let whilePlacesAreTaken = () => {};
+  port.publish = (stream, message) => {
+    if (stream === "records") whilePlacesAreTaken();
+    return publish(stream, message);
+  };
   port.giveBack = (delivery) => {
     counts.givenBack += 1;
     giveBack(delivery);
@@ -26,7 +31,7 @@ function engineWithCounts() {
     port,
     session: "session",
     subjects: new Subjects("millrace"),
-    topology: { recordsBucket: "MILLRACE_RECORDS", atomicBatches: true },
+    topology: { recordsBucket: "MILLRACE_RECORDS", atomicBatches: true, replicas: 1 },
     clock: new ServerClock(clock, null),
     openProjection: () => {
       counts.projections += 1;
@@ -34,7 +39,14 @@ function engineWithCounts() {
     },
   });
   const open = () => Promise.reject(new Error("One engine is enough here."));
-  return { env: new Environment(engine, clock, open), counts };
+  return {
+    env: new Environment(engine, clock, open),
+    counts,
+    clock,
+    whilePlacesAreTaken: (call: () => void) => {
+      whilePlacesAreTaken = call;
+    },
+  };
 }
 
 const lane = { typeMaxActive: 2 };
@@ -62,6 +74,18 @@ describe("a cap", () => {
     expect(counts.givenBack).toBe(before);
     for (const job of first) await env.complete(job);
     expect(await env.claim(lane)).toHaveLength(2);
+    await env.engine.close();
+  });
+
+  it("that takes long to give a place does not let a job start after its deadline", async () => {
+    const { env, clock, whilePlacesAreTaken } = engineWithCounts();
+    const { id } = await env.create({ deadline: clock.now() + 1_000 });
+    const other = await env.create();
+    whilePlacesAreTaken(() => clock.advance(1_000));
+    const started = await env.claim({ typeMaxActive: 3 });
+    expect(started.map((job) => job.id)).toEqual([other.id]);
+    const [loaded] = await env.engine.load([id], { history: true });
+    expect(loaded?.events?.map(({ name }) => name)).toEqual(["created", "expired"]);
     await env.engine.close();
   });
 });

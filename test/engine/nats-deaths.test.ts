@@ -71,6 +71,71 @@ describe("a process that dies", () => {
     await env.complete(running);
   });
 
+  it.each(["coalesce", "reject"] as const)(
+    "before its creation stands for nobody else's, where a full key would %s",
+    async (whenFull) => {
+      const deployment = await Deployment.make();
+      const { env } = deployment;
+      for (const maxQueued of [1, 0]) {
+        const key = env.key(`k${maxQueued}`, { maxQueued, whenFull });
+        const there = maxQueued === 0 ? null : await env.create({ key });
+        if (there) expect((await env.claimOne()).id).toBe(there.id);
+        const placed = signal();
+        const process = await deployment.process((step, go) => {
+          if (stores("created")(step)) placed.give();
+          return diesBefore(stores("created"))(step, go);
+        });
+        begin(process.append(process.creation({ id: `never-${maxQueued}`, key })));
+        await placed.given;
+        const next = await env.append(env.creation({ key }));
+        expect(next.outcome).toBe("appended");
+        expect(await env.find(`never-${maxQueued}`)).toBeNull();
+      }
+    },
+  );
+
+  it("before it retried a job, with its place, stands for nobody else's", async () => {
+    const deployment = await Deployment.make();
+    const { env } = deployment;
+    const key = env.key("k", { maxQueued: 0, whenFull: "coalesce" });
+    const old = await env.create({ key });
+    await env.append(env.change(old, { command: "cancel", reason: "enough", force: true }));
+    const ended = await env.load(old.id);
+    const placed = signal();
+    const process = await deployment.process((step, go) => {
+      if (stores("retried")(step)) placed.give();
+      return diesBefore(stores("retried"))(step, go);
+    });
+    begin(process.append(process.change(ended, { command: "retry", runAt: env.now })));
+    await placed.given;
+    const next = env.creation({ key });
+    expect((await env.append(next)).outcome).toBe("appended");
+    expect(await drain(env)).toEqual([next.job.id]);
+  });
+
+  it("and only slept stands for others as soon as it has gone on", async () => {
+    const deployment = await Deployment.make();
+    const { env } = deployment;
+    const key = env.key("k", { maxQueued: 0, whenFull: "coalesce" });
+    const [placed, looked] = [signal(), signal()];
+    const slow = await deployment.process(async (step, go) => {
+      if (!stores("created")(step)) return go();
+      placed.give();
+      await looked.given;
+      return go();
+    });
+    const late = slow.append(slow.creation({ id: "late", key }));
+    await placed.given;
+    const other = env.append(env.creation({ key }));
+    await env.find("late");
+    looked.give();
+    expect((await late).outcome).toBe("appended");
+    expect(await other).toMatchObject({
+      outcome: "not_admitted",
+      admission: { outcome: "coalesced", existingJobId: "late" },
+    });
+  });
+
   it("after it ended a running job leaves the slot to the worker, also if the job comes back", async () => {
     const deployment = await Deployment.make();
     const { env } = deployment;

@@ -98,6 +98,46 @@ describe("a store without room", () => {
     expect(await service.reads.counts().orThrow()).toMatchObject([{ count: 1 }, { count: 2 }]);
   });
 
+  it("leaves no place under a key behind, so that nobody is told of a job that never was", async () => {
+    const { url, prefix, storeUrl } = await freshPrefix();
+    const merged = defineJob({
+      payload: z.object({ k: z.number(), text: z.string().default("") }),
+      keyConcurrency: { key: ["/k"], maxActive: 1 },
+      queue: { maxQueuedPerKey: 0, whenFull: "coalesce" },
+    });
+    const service = await connect(defineService("shop", { merged }), { url: storeUrl });
+    onTestFinished(() => service.stop());
+    const first = await service.jobs.merged.create({ k: 1 }).orThrow();
+    const { streams } = await jetstreamManager(await natsConnection(url));
+    const name = `${prefix.toUpperCase()}_JOBS`;
+    const { state } = await streams.info(name);
+    await streams.update(name, { max_msgs: state.messages });
+    const many = Array.from({ length: 20 }, (_, n) => ({ payload: { k: n + 2 } }));
+    const refused = [
+      await service.jobs.merged.create({ k: 100 }),
+      ...(await service.jobs.merged.createMany(many).orThrow()),
+    ];
+    for (const each of refused) expect(each.isErr() && each.error._tag).toBe("StoreFull");
+    const places = async () =>
+      (await service.engine.query("records", { prefix: "key/" })).flatMap(
+        ({ body }) => (body as unknown as { members: { id: string }[] }).members,
+      );
+    expect((await places()).map(({ id }) => id)).toEqual([first.id]);
+    await streams.update(name, { max_msgs: -1, max_msg_size: 4_096 });
+    const large = await service.jobs.merged.create({ k: 100, text: "x".repeat(8_192) });
+    expect(large.isErr() && large.error._tag).toBe("StoreFailed");
+    expect((await places()).map(({ id }) => id)).toEqual([first.id]);
+    expect(await service.jobs.merged.submit({ k: 100 }).orThrow()).toMatchObject({
+      outcome: "accepted",
+    });
+    const again = await service.jobs.merged.createMany(many).orThrow();
+    expect(again.every((each) => each.isOk())).toBe(true);
+    expect(await service.jobs.merged.submit({ k: 1 }).orThrow()).toMatchObject({
+      outcome: "coalesced",
+      job: { id: first.id },
+    });
+  });
+
   it("is told apart when the account or the disk is full", async () => {
     const server = await ownNats({ storeBytesMax: 2 * 1024 * 1024 });
     const service = await openService(server.url);

@@ -17,16 +17,19 @@ class TimedServer {
     this.batchMs = batchMs;
   }
 
-  /** Sends as the pace has it, as often as told. Gives how many times it went one by one. */
+  /** Sends as the pace has it, as often as told. Gives how many times all but a trial went one by one. */
   async send(count: number, times: number): Promise<number> {
     let alone = 0;
     for (let time = 0; time < times; time++) {
-      if (this.pace.goesAlone(count)) {
+      const trial = this.pace.goesAlone(count) ? 0 : this.pace.trialOf(count);
+      if (trial > 0) await this.#oneByOne(trial);
+      const rest = count - trial;
+      if (this.pace.goesAlone(rest)) {
         alone += 1;
-        await this.#oneByOne(count);
+        await this.#oneByOne(rest);
       } else {
-        await this.pace.together(count, async () => {
-          this.nowMs += this.batchMs + count * batchedMs;
+        await this.pace.together(rest, async () => {
+          this.nowMs += this.batchMs + rest * batchedMs;
         });
       }
     }
@@ -72,8 +75,19 @@ describe("the pace of a server", () => {
 
   it("sends many messages together where each is dear", async () => {
     const server = new TimedServer(0.2, 3);
-    expect(await server.send(400, 100)).toBeLessThan(10);
+    expect(await server.send(400, 100)).toBe(0);
     expect(server.pace.isQuick).toBe(false);
+  });
+
+  it("tries messages alone again from time to time, and few of them", async () => {
+    const server = new TimedServer(0.2, 3);
+    const trials: number[] = [];
+    for (let time = 0; time < 100; time++) {
+      const trial = server.pace.trialOf(400);
+      if (trial > 0) trials.push(trial);
+      await server.send(400, 1);
+    }
+    expect(trials).toEqual([32, 32, 32, 32]);
   });
 
   it("sends few messages together, too, where each goes to the disk", async () => {
@@ -84,6 +98,7 @@ describe("the pace of a server", () => {
   it("is not misled by answers that come in bunches", async () => {
     const server = new TimedServer(0.2, 3);
     for (let time = 0; time < 10; time++) await server.bunch([32, 64, 128, 256, 20]);
+    expect(server.pace.trialOf(500)).toBe(0);
     expect(server.pace.goesAlone(500)).toBe(false);
     expect(server.pace.goesAlone(10)).toBe(true);
   });

@@ -50,8 +50,8 @@ async function guardedServer(scope: PermissionScope = { prefix: "millrace" }) {
   const query = `?prefix=${prefix}${domain === undefined ? "" : `&domain=${domain}`}`;
   const connectAs = async (user: User) => {
     const address = addressOf(`${server.url.replace("//", `//${user}:${user}@`)}${query}`);
-    const service = user === "shop" || user === "bank" ? user : undefined;
-    const inbox = inboxPrefix(prefix, service);
+    const role: Role = roles[user];
+    const inbox = inboxPrefix(prefix, role.kind === "service" ? role.manifest.service : role);
     const connection = await openConnection(nats, address, { name: user, inbox });
     onTestFinished(() => connection.close());
     return { connection, address, inbox };
@@ -318,5 +318,32 @@ describe("the admin runtime", () => {
       expect(await heard(user, "_INBOX.millrace.shop.>")).toBe("refused");
       expect(await heard(user, list)).toBe("refused");
     }
+  });
+
+  it("is sent records that nobody else can hear", async () => {
+    const { openAs, connectAs } = await guardedServer();
+    const { port, topology } = await openAs("admin");
+    const record = { subject: "$KV.MILLRACE_RECORDS.shop.webhook.a", body: "whsec_1", headers: {} };
+    await port.publish("records", record);
+    const heardWords: string[] = [];
+    for (const user of ["shop", "observer", "operator"] as const) {
+      const { connection, inbox } = await connectAs(user);
+      for (const subject of ["_INBOX.>", "_INBOX.millrace.>", `${inboxPrefix("millrace")}.>`]) {
+        connection.subscribe(subject, {
+          callback: (error, message) => void (error ?? heardWords.push(message.string())),
+        });
+        expect(await heard(connection, subject)).toBe("refused");
+      }
+      expect(await heard(connection, `${inbox}.>`)).toBe("allowed");
+      for (const other of ["shop", "bank", { kind: "observer" }, { kind: "operator" }] as const) {
+        const place = inboxPrefix("millrace", other);
+        if (place !== inbox) expect(await heard(connection, `${place}.>`)).toBe("refused");
+      }
+    }
+    const ended = new AbortController();
+    const all = `${topology.recordsSubject}.>`;
+    for await (const chunk of port.follow("records", all, 0, ended.signal))
+      if (chunk.some(({ body }) => body === "whsec_1")) ended.abort();
+    expect(heardWords).toEqual([]);
   });
 });

@@ -5,12 +5,14 @@ import { describe, expect, it } from "vitest";
 import { ids, tally } from "#millrace/conformance/environment.js";
 import type { Job } from "#millrace/core/job.js";
 import { StoreUnavailable } from "#millrace/engine/errors.js";
+import { apiFault } from "#millrace/engine/nats/faults.js";
 import {
   Deployment,
   drain,
   type Interference,
   losesAnswers,
   outlive,
+  signal,
   stores,
   writes,
 } from "../support/nats-engine.js";
@@ -284,5 +286,57 @@ describe("an answer that is lost", () => {
     await outlive(env);
     const job = await env.create({ key });
     expect(await drain(env)).toEqual([job.id]);
+  });
+});
+
+describe("a create under a key that is refused for lack of room", () => {
+  const full = () =>
+    apiFault({ code: 400, err_code: 10077, description: "maximum messages exceeded" }, "nats:");
+
+  it("keeps its place where an earlier try may still come", async () => {
+    const deployment = await Deployment.make();
+    const { env } = deployment;
+    const key = env.key("k", { maxQueued: 0, whenFull: "coalesce" });
+    const underWay: (() => Promise<unknown>)[] = [];
+    const process = await deployment.process(async (step, go) => {
+      if (!stores("created")(step)) return go();
+      if (underWay.push(go) > 1) throw full();
+      throw new StoreUnavailable({ url: "nats:", message: "The answer was lost." });
+    });
+    const refused = await process.engine.append([process.creation({ id: "late", key })]);
+    expect(refused).toMatchObject([{ outcome: "faulted", error: { _tag: "StoreFull" } }]);
+    await underWay[0]?.();
+    expect(await env.append(env.creation({ key }))).toMatchObject({
+      outcome: "not_admitted",
+      admission: { outcome: "coalesced", existingJobId: "late" },
+    });
+    expect(await drain(env)).toEqual(["late"]);
+  });
+
+  it("leaves the place to another create of the same id", async () => {
+    const deployment = await Deployment.make();
+    const { env } = deployment;
+    const key = env.key("k", { maxQueued: 0 });
+    const [first, second, over] = [signal(), signal(), signal()];
+    const refused = await deployment.process(async (step, go) => {
+      if (!stores("created")(step)) return go();
+      first.give();
+      await second.given;
+      throw full();
+    });
+    const other = await deployment.process(async (step, go) => {
+      if (!stores("created")(step)) return go();
+      second.give();
+      await over.given;
+      return go();
+    });
+    const one = refused.engine.append([refused.creation({ id: "same", key })]);
+    await first.given;
+    const two = other.append(other.creation({ id: "same", key }));
+    expect(await one).toMatchObject([{ outcome: "faulted", error: { _tag: "StoreFull" } }]);
+    over.give();
+    expect((await two).outcome).toBe("appended");
+    expect((await env.append(env.creation({ key }))).outcome).toBe("not_admitted");
+    expect(await drain(env)).toEqual(["same"]);
   });
 });

@@ -34,21 +34,6 @@ describe("a server that lets nobody in", () => {
     expect(fault._tag).toBe("StoreUnavailable");
     expect(fault.message).toMatch(/cannot be reached.*Check that the server runs/);
   });
-
-  it("is told apart when the user may not make a schema", async () => {
-    const { storeUrl } = await freshSchema();
-    const fault = await faultOfOpening(await asNewUser(storeUrl));
-    expect(fault._tag).toBe("StoreUnavailable");
-    expect(fault.message).toMatch(/lacks a right.*Grant it: CREATE on the database/);
-  });
-
-  it("is told apart when the user may not read the schema that is there", async () => {
-    const { storeUrl } = await freshSchema();
-    await (await connect(contract, { url: storeUrl })).stop();
-    const fault = await faultOfOpening(await asNewUser(storeUrl));
-    expect(fault._tag).toBe("StoreUnavailable");
-    expect(fault.message).toMatch(/lacks a right/);
-  });
 });
 
 describe("a schema that is not for this Millrace", () => {
@@ -270,17 +255,6 @@ async function faultOf(work: () => Promise<void>): Promise<StoreError> {
   throw new Error("Nothing went wrong.");
 }
 
-function changed(url: string, part: { password?: string; username?: string; pathname?: string }) {
+function changed(url: string, part: { password?: string; pathname?: string }) {
   return Object.assign(new URL(url), part).href;
-}
-
-/** The URL for a user who may connect and no more. */
-async function asNewUser(storeUrl: string): Promise<string> {
-  const { url } = await freshSchema();
-  const user = `user_${process.hrtime.bigint()}`;
-  await execute(url, `CREATE ROLE ${user} LOGIN PASSWORD '${secret}'`);
-  onTestFinished(async () => {
-    await execute(url, `DROP ROLE ${user}`);
-  });
-  return changed(storeUrl, { username: user, password: secret });
 }

@@ -91,7 +91,8 @@ describe.each(apiStores)("on $name", (store) => {
     const { api } = servers;
     expect((await api.get("/v1/jobs")).body.limit).toBe(10);
     const wrong = ["limit=0", "limit=101", "limit=ten", "offset=-1", "cursor=x", "limit=1&limit=2"];
-    for (const query of [...wrong, "offset=1&cursor=1", "pages=2", "since=yesterday"])
+    const times = ["since=yesterday", "since=2030-02-30T00:00:00Z", "until=2030-04-31T00:00:00Z"];
+    for (const query of [...wrong, ...times, "offset=1&cursor=1", "pages=2"])
       expect((await api.get(`/v1/jobs?${query}`)).status, query).toBe(400);
   });
 

@@ -281,6 +281,8 @@ describe("an input that cannot be used", () => {
       ["List", { limit, offset: -1 }, "offset"],
       ["List", { limit, since: "yesterday" }, "since"],
       ["List", { limit, since: "2030-02-30" }, "since"],
+      ["List", { limit, since: "2030-02-30T00:00:00Z" }, "since"],
+      ["ListDLQ", { limit, until: "2030-04-31T00:00:00Z" }, "until"],
       ["List", { limit, since: 5 }, "since"],
       ["List", { limit, state: ["asleep"] }, "state"],
       ["List", { limit, state: "dead" }, "state"],
@@ -451,11 +453,13 @@ describe("the NATS service", () => {
       warn: () => {},
       error: (fields: object) => void errors.push(fields),
     };
-    const checks = async () => {
-      throw new Error("secret");
-    };
-    const { jobs, engine } = await scene("SQLite", { checks, logger });
-    const failed = await jobs.health();
+    const wrap = (engine: Engine): Engine =>
+      Object.assign(Object.create(engine) as Engine, {
+        load: () => Promise.reject(new Error("secret")),
+        query: engine.query.bind(engine),
+      });
+    const { jobs, engine } = await scene("SQLite", { wrap, logger });
+    const failed = await jobs.get("any");
     expect(failed.isErr() && failed.error._tag).toBe("UnavailableError");
     expect(failed.isErr() && failed.error.message).not.toContain("secret");
     expect(errors).toHaveLength(1);

@@ -72,6 +72,8 @@ export class Caller {
       if (created.value.id !== id) this.#ledger.refused.add(id);
     } else if (JobNotEnqueued.is(created.error) || InvalidBlocker.is(created.error)) {
       this.#ledger.refused.add(id);
+      const named = JobNotEnqueued.is(created.error) && created.error.existingJobId;
+      if (named) this.#ledger.named.add(named);
     } else if (JobExists.is(created.error)) {
       this.#ledger.violations.push(
         `A create of the fresh id ${id} met a job: ${created.error.message}`,

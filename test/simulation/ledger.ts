@@ -13,11 +13,26 @@ export class CallersLedger {
   readonly chains = new Set<string>();
   /** Ids that were refused, and must never be seen. */
   readonly refused = new Set<string>();
+  /** Jobs that a caller was told of in the place of its own. */
+  readonly named = new Set<string>();
   /** States that a caller was told a job is in or has come to. */
   readonly told: { readonly id: string; readonly state: JobState }[] = [];
   /** Jobs that a caller was told are gone. */
   readonly removed = new Set<string>();
+  /** How many creates with an idempotency key were told of a job that was there. */
+  repetitions = 0;
+  readonly #repeatable = new Map<string, string>();
   readonly violations: string[] = [];
+
+  /** A create with an idempotency key was told which job it made or met. */
+  repeated(idempotencyKey: string, id: string): void {
+    const first = this.#repeatable.get(idempotencyKey);
+    this.#repeatable.set(idempotencyKey, first ?? id);
+    if (first === undefined) return;
+    this.repetitions++;
+    if (first !== id)
+      this.violations.push(`Creates of ${idempotencyKey} were told of both ${first} and ${id}.`);
+  }
 }
 
 /** A handler that has begun. */

@@ -91,12 +91,18 @@ function checkCallers({ events, callers, handlers }: Evidence): string[] {
   const problems: string[] = [];
   const states = new Map<string, Set<string>>();
   const gone = new Set<string>();
+  const known = new Set<string>();
   for (const event of events) {
+    // A creation that was refused leaves a removal of no type; of one that was removed only the removal is left.
+    if (event.type !== "_") known.add(event.jobId);
     if (event.name === "deleted") gone.add(event.jobId);
     states.set(event.jobId, (states.get(event.jobId) ?? new Set()).add(event.state));
   }
   for (const id of callers.acknowledged) {
     if (!states.has(id)) problems.push(`The acknowledged create of ${id} is lost.`);
+  }
+  for (const id of callers.named) {
+    if (!known.has(id)) problems.push(`A caller was told of ${id}, which never was.`);
   }
   const ran = handlers.jobIds();
   for (const id of callers.refused) {

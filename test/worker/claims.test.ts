@@ -114,8 +114,8 @@ it("fills all its places at once, although one claim takes only a part", async (
   expect(workshop.count("claim")).toBe(3);
 });
 
-it("lets the store look for more jobs while it hands over those of a full claim", async () => {
-  const workshop = shop();
+/** Works off full claims of a slow store. Gives how many claims were under way at most, and beside each handler. */
+async function claimsUnderWay(workshop: ReturnType<typeof shop>) {
   const claim = workshop.engine.claim.bind(workshop.engine);
   let underWay = 0;
   let most = 0;
@@ -135,9 +135,20 @@ it("lets the store look for more jobs while it hands over those of a full claim"
   };
   await workshop.start({ many: handler });
   await all.opened;
+  return { most, besides };
+}
+
+it("lets the store look for more jobs while it hands over those of a full claim", async () => {
+  const { most, besides } = await claimsUnderWay(shop());
   const isFull = (index: number) => index < 400;
   expect(besides.filter((count, index) => isFull(index) && count === 0)).toEqual([]);
   expect(most).toBe(2);
+});
+
+it("keeps as many claims under way as the store wishes", async () => {
+  const workshop = shop();
+  Object.assign(workshop.engine, { claimsAtOnce: 3 });
+  expect((await claimsUnderWay(workshop)).most).toBe(3);
 });
 
 it("asks again when a job came while it was asking", async () => {

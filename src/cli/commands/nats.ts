@@ -4,6 +4,8 @@
 import { type Command, Option } from "commander";
 import { manifest } from "../../contract/manifest.js";
 import {
+  type InboxOwner,
+  inboxPrefix,
   type PermissionScope,
   permissionsOf,
   permissionsText,
@@ -42,10 +44,19 @@ export function addNats(program: Command, run: Run): void {
     run: async ({ output }, { args: [kind = ""], options }) => {
       const { prefix, domain } = options;
       const scope: PermissionScope = { prefix, ...(domain !== undefined && { domain }) };
-      const permissions = permissionsOf(scope, await roleOf(kind, options));
-      output.document({ permissions }, () => permissionsText(permissions));
+      const role = await roleOf(kind, options);
+      const permissions = permissionsOf(scope, role);
+      const inbox = inboxPrefix(prefix, inboxOwner(role));
+      output.document(
+        { permissions, inboxPrefix: inbox },
+        () => `# The inboxes of this user begin with ${inbox}.\n${permissionsText(permissions)}`,
+      );
     },
   });
+}
+
+function inboxOwner(role: Role): InboxOwner {
+  return role.kind === "service" ? role.manifest.service : role;
 }
 
 async function roleOf(kind: string, { module, others = [] }: PermissionOptions): Promise<Role> {

@@ -161,6 +161,26 @@ export const blockerCases = concern("blockers", [
     },
   },
   {
+    name: "a circle is found also behind more than a thousand others",
+    async run(env) {
+      const first = await env.create({ id: "x", chainId: "x" });
+      const many = Array.from({ length: 1_000 }, (_, index) => `m${index}`);
+      await env.engine.append(many.map((id) => env.creation({ id, type: "other" })));
+      const chain = (jobId: string): Blocker => ({ jobId, onBadEnd: "unreachable", chain: true });
+      await env.create({ id: "z", chainId: "z", blockers: [chain("x")] });
+      await env.create({ id: "wide", blockers: after(...many) });
+      await env.create({ id: "deep", blockers: [chain("z")] });
+      const continuation = { jobId: "x2", type: "mail" };
+      const wish = { command: "complete", completedBy: null, continuation } as const;
+      const follow = [env.creation({ id: "x2", chainId: "x", blockers: after("wide", "deep") })];
+      assert.deepEqual(await env.append({ ...env.change(first, wish), follow }), {
+        outcome: "bad_blocker",
+        reason: "cycle",
+        blockerId: "deep",
+      });
+    },
+  },
+  {
     name: "a blocker that is removed is remembered as it ended, and an unfinished one as cancelled",
     async run(env) {
       await env.createMany(2);

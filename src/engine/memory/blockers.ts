@@ -2,21 +2,19 @@
  * Blockers: which jobs wait for which jobs and chains, and what has become of those.
  */
 import { blockerVerdict } from "../../core/chains.js";
+import { type Blocking, CircleWalk } from "../../core/circle.js";
 import { type Blocker, isEnded, type JobState } from "../../core/job.js";
 import type { AppendOutcome } from "../engine.js";
 import { type BlockerRow, pageMax } from "../query.js";
 import { currentOfChain } from "./chains.js";
 import type { Entry, Store } from "./store.js";
 
-/** How many jobs and chains are looked at for a circle. */
-const circleWalkMax = 1_000;
-
 /** What a job that was removed before it ended counts as. */
 const removedState: JobState = "cancelled";
 
 type Refusal = Extract<AppendOutcome, { outcome: "bad_blocker" }>;
 
-/** What keeps a job from waiting for its blockers: one does not exist, or waits for the job's own chain. */
+/** What keeps a job from waiting for its blockers: one does not exist, or waits for the job's own chain, or may do so. */
 export function blockerRefusal(
   store: Store,
   job: { readonly blockers: readonly Blocker[]; readonly chainId?: string },
@@ -28,25 +26,24 @@ export function blockerRefusal(
     );
     if (missing) return { outcome: "bad_blocker", reason: "missing", blockerId: missing.jobId };
   }
-  if (chainId === undefined) return null;
-  const blockerId = waitsForChain(store, blockers, chainId);
-  return blockerId === null ? null : { outcome: "bad_blocker", reason: "cycle", blockerId };
+  // Only a job that joins a chain can be waited for before it exists.
+  if (chainId === undefined || currentOfChain(store, chainId) === null) return null;
+  return circleRefusal(store, blockers, chainId);
 }
 
-/** Walks from blocker to blocker, and gives the first of a job through which it would wait for its own chain. */
-function waitsForChain(store: Store, blockers: readonly Blocker[], chainId: string): string | null {
-  const seen = new Set<string>();
-  const next = blockers.map((blocker) => ({ blocker, via: blocker.jobId }));
-  for (const { blocker, via } of next) {
-    if (blocker.chain && blocker.jobId === chainId) return via;
-    const name = `${blocker.chain ?? false}/${blocker.jobId}`;
-    if (seen.has(name) || seen.size >= circleWalkMax) continue;
-    seen.add(name);
-    const entry = blockerEntry(store, blocker);
+/** Walks from blocker to blocker, and refuses the first of a job through which it would wait for its own chain. */
+function circleRefusal(
+  store: Store,
+  blockers: readonly Blocker[],
+  chainId: string,
+): Refusal | null {
+  const walk = new CircleWalk(chainId, blockers);
+  for (let [next] = walk.next(1); next !== undefined; [next] = walk.next(1)) {
+    const entry = blockerEntry(store, next);
     if (entry === null || isEnded(entry.job.state)) continue;
-    next.push(...entry.job.blockers.map((further) => ({ blocker: further, via })));
+    for (const further of entry.job.blockers) walk.reach(further, next.via);
   }
-  return null;
+  return walk.refusal && { outcome: "bad_blocker", ...walk.refusal };
 }
 
 /** Remembers that a new job waits for others. */
@@ -118,6 +115,6 @@ export function mayGoOn(store: Store, entry: Entry): boolean {
   return verdict !== "wait";
 }
 
-function blockerEntry(store: Store, { jobId, chain }: Blocker): Entry | null {
+function blockerEntry(store: Store, { jobId, chain }: Blocking): Entry | null {
   return chain ? currentOfChain(store, jobId) : (store.jobs.get(jobId) ?? null);
 }

@@ -16,10 +16,10 @@ import type {
   FeedExtent,
   FeedItem,
   HeldLease,
+  JobHold,
   LoadedJob,
   RenewOutcome,
   SyncStore,
-  TokenLease,
   WakeTopic,
 } from "../engine.js";
 import { StoreClosed, transactionsNotSupported } from "../errors.js";
@@ -128,7 +128,7 @@ class MemoryEngine implements Engine {
     return this.#step((store) => changes.map((change) => appendChange(store, change, "worker")));
   }
 
-  async hold(_lease: TokenLease, tx: CallerTransaction): Promise<boolean> {
+  async hold(_hold: JobHold, tx: CallerTransaction): Promise<boolean> {
     this.#refuse(tx);
     return false;
   }

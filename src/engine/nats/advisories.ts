@@ -6,15 +6,19 @@ import { decide } from "../../core/decide.js";
 import type { Actor, Job } from "../../core/job.js";
 import type { Change } from "../engine.js";
 import { eventOf, tokenOf } from "../event-text.js";
+import { FirstFault } from "./first-fault.js";
 import type { Log } from "./log.js";
-import type { Port } from "./port.js";
+import type { Port, StoredMessage } from "./port.js";
 import type { Subjects } from "./subjects.js";
 
-/** How many advisories one look acts on. */
+/** How many advisories one look acts on, and how many messages it removes that are none. */
 const actMax = 500;
 
 /** How long the ticket that an advisory names is waited for; it may have been removed with its job. */
 const findMs = 1_000;
+
+/** What the server calls an advisory of a message that it has offered too often. */
+const advisoryType = "io.nats.jetstream.advisory.v1.max_deliver";
 
 /** The part of an advisory that matters here. */
 interface Advisory {
@@ -43,16 +47,25 @@ export class Advisories {
     this.#context = context;
   }
 
-  /** Ends the jobs of a service whose tickets were offered too often. Only who may see all of a deployment can. */
-  async act(service: string): Promise<void> {
+  /** Ends the jobs of a service, or of all, whose tickets were offered too often. Only who may see all of a deployment can. */
+  async act(service: string | null): Promise<void> {
     const { port, subjects } = this.#context;
     if (subjects.scope !== undefined) return;
-    const messages = await port.read("advisories", ">");
-    for (const { seq, body } of messages.slice(0, actMax)) {
-      const advisory = JSON.parse(body) as Advisory;
-      if (!advisory.consumer.startsWith(`${tokenOf(service)}~`)) continue;
-      if (await this.#isDone(advisory)) await port.remove("advisories", [seq]);
-    }
+    const start = service === null ? "" : `${tokenOf(service)}~`;
+    const found = (await port.read("advisories", ">")).map((message) => ({
+      seq: message.seq,
+      advisory: advisoryOf(message),
+    }));
+    // What is no advisory is in nobody's way, also where this user may not remove it.
+    const strange = found.filter(({ advisory }) => advisory === null).map(({ seq }) => seq);
+    await port.remove("advisories", strange.slice(0, actMax)).catch(() => {});
+    const faults = new FirstFault();
+    const own = found.filter(({ advisory }) => advisory?.consumer.startsWith(start));
+    for (const { seq, advisory } of own.slice(0, actMax))
+      await faults.attempt(async () => {
+        if (advisory && (await this.#isDone(advisory))) await port.remove("advisories", [seq]);
+      });
+    faults.rethrow();
   }
 
   /** Whether nothing more is to be done about a ticket. */
@@ -85,6 +98,31 @@ export class Advisories {
       return first?.seq === seq ? eventOf(first).jobId : null;
     return null;
   }
+}
+
+/**
+ * An advisory as it was stored; `null` for what is none. A user can have the server carry other words there, where nobody but
+ * the server may publish.
+ */
+function advisoryOf({ subject, body }: StoredMessage): Advisory | null {
+  const said = parsed(body);
+  if (said?.type !== advisoryType) return null;
+  const { consumer, stream_seq, deliveries } = said;
+  if (typeof consumer !== "string" || !subject.endsWith(`.${consumer}`)) return null;
+  if (!isCount(stream_seq) || !isCount(deliveries)) return null;
+  return { consumer, stream_seq, deliveries };
+}
+
+function parsed(text: string): Partial<Record<keyof Advisory | "type", unknown>> | null {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}
+
+function isCount(value: unknown): value is number {
+  return Number.isSafeInteger(value) && Number(value) > 0;
 }
 
 function keyOf({ service, type, id }: Job): Change["job"] {

@@ -5,7 +5,8 @@
  */
 import type { AppendOutcome, Change } from "../engine.js";
 import type { StoredRecord } from "../record.js";
-import { casRoundsMax, type PlacedRecord, type Records } from "./records.js";
+import { casRoundsMax } from "./record-lines.js";
+import type { PlacedRecord, Records } from "./records.js";
 import { type RefusalContext, refuseCreation } from "./refusal.js";
 
 /** How often it is looked whether the job of a record has come. */
@@ -106,5 +107,5 @@ async function settled(
     if (isElsewhere || (await refuseCreation(context, service, seen.ahead, lastSeq)))
       await records.put(id, seen, null);
   }
-  throw new Error(`Record ${id} was ahead of the log ${casRoundsMax} times in a row.`);
+  throw records.busy(`The record ${id} was ahead of the log`);
 }

@@ -12,6 +12,7 @@ import { isStoreError } from "../errors.js";
 import { blockerRefusal } from "./blockers.js";
 import { appendWithRecords, type BoundOutcome } from "./bound-records.js";
 import { deleting, type LoggedJob, messageOf, type ReadJob } from "./entry.js";
+import { isRefusedForSure } from "./faults.js";
 import { keepFollowUp } from "./follow-ups.js";
 import type { Held } from "./held.js";
 import { type HeldDeleted, heldRecordId } from "./held-deleted.js";
@@ -141,7 +142,7 @@ export class Changes {
       if (isBound) return "overtaken";
       lastSeq = free;
     }
-    throw new Error(`Job ${event.jobId} could not be created for ${roundsMax} conflicts.`);
+    throw this.#context.records.busy(`Others were in the way of creating job ${event.jobId}`);
   }
 
   /**
@@ -309,9 +310,15 @@ export class Changes {
     const items = [...first, ...then.flatMap((create) => create.items)];
     const isKept = change.follow !== undefined && !log.isAtomic;
     const forget = isKept ? await keepFollowUp(records, change, now()) : async () => {};
-    const publication = await log.appendAll(items);
-    if (publication.outcome !== "stored") await forget();
-    return { publication, forget };
+    try {
+      const publication = await log.appendAll(items);
+      if (publication.outcome !== "stored") await forget();
+      return { publication, forget };
+    } catch (error) {
+      const isNothingStored = items.length === 1 || log.isAtomic;
+      if (isNothingStored && isRefusedForSure(error)) await withdrawAll(then);
+      throw error;
+    }
   }
 
   /** Stores what follows from an event of a job that is stored. What is there already is left as it is. */
@@ -456,6 +463,11 @@ export class Changes {
 function faulted(error: unknown): AppendOutcome {
   if (isStoreError(error)) return { outcome: "faulted", error };
   throw error;
+}
+
+/** Gives back the places of creates that can never come. The keeper finds those that cannot be given back now. */
+async function withdrawAll(creates: readonly PreparedCreate[]): Promise<void> {
+  for (const { keyed } of creates) await keyed?.withdraw().catch(() => {});
 }
 
 function hasRecords({ records }: Change): boolean {

@@ -3,6 +3,8 @@
  */
 import type { ClaimAsk, ClaimedJob, ClaimLane } from "../engine.js";
 import { capsOf } from "./caps.js";
+import { type ConsumedLane, Consumers, laneName } from "./consumers.js";
+import { FirstFault } from "./first-fault.js";
 import { FoundEmpty } from "./found-empty.js";
 import type { News, Where } from "./news.js";
 import { type Pauses, queueOf } from "./pauses.js";
@@ -54,6 +56,8 @@ interface Filling {
   readonly pausing: Promise<ReadonlySet<string>>;
   /** Whether a consumer is asked at all. */
   readonly isAsked: (consumer: string) => boolean;
+  /** What went wrong in single lanes. It must not keep the other lanes' jobs from whoever runs them. */
+  readonly faults: FirstFault;
 }
 
 /** The claims of a process. */
@@ -61,7 +65,7 @@ export class Claims {
   readonly #context: ClaimContext;
   readonly #starts: JobStarts;
   readonly #rooms: Rooms;
-  readonly #consumers = new Map<string, Promise<void>>();
+  readonly #consumers: Consumers;
   readonly #foundEmpty: FoundEmpty;
   readonly #standing: Standing;
   /** The last claim found the end of every lane that it looked at, in queues that are not paused. */
@@ -71,8 +75,14 @@ export class Claims {
     this.#context = context;
     this.#starts = new JobStarts(context);
     this.#rooms = new Rooms(context);
+    this.#consumers = new Consumers(context);
     this.#foundEmpty = new FoundEmpty(context.now, context.areHintsHeard);
     this.#standing = new Standing(context);
+  }
+
+  /** Makes what claims from lanes take tickets from. */
+  prepare(lanes: readonly ConsumedLane[]): Promise<void> {
+    return this.#consumers.prepare(lanes);
   }
 
   /** Starts jobs, at most the free places: those whose tickets have come by themselves, or else what is looked for. */
@@ -115,17 +125,14 @@ export class Claims {
     const { news, onArrival } = this.#context;
     const ask = { ...wish, lanes: [...arrived.keys()] };
     const jobs: ClaimedJob[] = [];
-    const [rooms, paused] = await this.#conditions(ask).catch((error: unknown) => {
-      this.#giveBack([...arrived.values()].flat());
-      throw error;
-    });
-    try {
-      await this.#startTaken(jobs, openLanes(ask, rooms, paused), arrived, ask.limit);
-    } catch (error) {
-      if (jobs.length === 0) throw error;
-    } finally {
-      this.#rooms.remember(rooms.values());
-    }
+    const faults = new FirstFault();
+    const [rooms, paused] = await this.#orGiveBack(
+      this.#conditions(ask),
+      [...arrived.values()].flat(),
+    );
+    await this.#startTaken({ jobs, faults }, openLanes(ask, rooms, paused), arrived, ask.limit);
+    this.#rooms.remember(rooms.values());
+    if (jobs.length === 0) faults.rethrow();
     // What hints have told is for the next claim.
     if (!news.isEmpty) onArrival();
     return jobs;
@@ -162,22 +169,21 @@ export class Claims {
     const pausing = this.#paused(ask);
     // Whoever takes something first hears of a failure.
     pausing.catch(() => {});
-    const [rooms, paused, taken] = await Promise.all([
+    const faults = new FirstFault();
+    const taking = isQuiet ? this.#takeAll(ask, isAsked, faults) : noneTaken;
+    const conditions = Promise.all([
       this.#rooms.open(ask.lanes),
       isQuiet || this.#context.pauses.wasAny(ask.lanes) ? pausing : nonePaused,
-      isQuiet ? this.#takeAll(ask, isAsked) : noneTaken,
     ]);
+    // What is taken beside them is waited for, so that none of it is left behind.
+    const [taken] = await Promise.all([taking, conditions.catch(() => {})]);
+    const [rooms, paused] = await this.#orGiveBack(conditions, [...taken.values()].flat());
     const open = openLanes(ask, rooms, paused);
-    try {
-      if (isQuiet) await this.#startTaken(jobs, open, taken, shareOf(ask));
-      if (!isQuiet || !this.#isQuiet) await this.#fill({ jobs, open, ask, pausing, isAsked });
-    } catch (error) {
-      this.#isQuiet = false;
-      // What has started is the worker's, whatever went wrong after it.
-      if (jobs.length === 0) throw error;
-    } finally {
-      this.#rooms.remember(rooms.values());
-    }
+    if (isQuiet) await this.#startTaken({ jobs, faults }, open, taken, shareOf(ask));
+    if (!isQuiet || !this.#isQuiet) await this.#fill({ jobs, open, ask, pausing, isAsked, faults });
+    this.#rooms.remember(rooms.values());
+    // What has started is the worker's, whatever went wrong besides.
+    if (jobs.length === 0) faults.rethrow();
     return jobs;
   }
 
@@ -195,15 +201,14 @@ export class Claims {
   }
 
   #consumersOf(lane: ClaimLane): readonly string[] {
-    const name = laneName(lane);
-    return priorityLanes.map((priority) => this.#context.subjects.consumer(name, priority));
+    return this.#consumers.namesOf(lane);
   }
 
   /**
    * Where nothing waited the last time, little will wait now: all lanes are asked at once, and whether their queues are
    * paused, too, so that a job that has just come is started after one round trip instead of four.
    */
-  async #takeAll(ask: ClaimAsk, isAsked: Filling["isAsked"]): Promise<Taken> {
+  async #takeAll(ask: ClaimAsk, isAsked: Filling["isAsked"], faults: FirstFault): Promise<Taken> {
     const share = shareOf(ask);
     const taken = ask.lanes
       .filter(({ free }) => free > 0)
@@ -212,7 +217,12 @@ export class Claims {
         const name = laneName(lane);
         const fetches = priorityLanes
           .filter((each) => isAsked(this.#context.subjects.consumer(name, each)))
-          .map((each) => this.#deliveries(name, lane, each, limit));
+          .map((each) =>
+            this.#deliveries(lane, each, limit).catch((error: unknown) => {
+              faults.note(error);
+              return [];
+            }),
+          );
         const deliveries = await Promise.all(fetches);
         // Where there is more, the next look goes in order.
         if (deliveries.some(({ length }) => length === limit)) this.#isQuiet = false;
@@ -223,7 +233,7 @@ export class Claims {
 
   /** Starts what was taken at once, as far as places reach; the rest is offered again. */
   async #startTaken(
-    jobs: ClaimedJob[],
+    { jobs, faults }: Pick<Filling, "jobs" | "faults">,
     open: readonly OpenLane[],
     taken: Taken,
     share: number,
@@ -233,9 +243,13 @@ export class Claims {
       if (deliveries.length === 0) return;
       const lane = lanes.get(name);
       if (!lane) return this.#giveBack(deliveries);
-      const started = await this.#startAll(lane, deliveries, share);
-      jobs.push(...started.jobs);
-      if (started.expired > 0) this.#isQuiet = false;
+      try {
+        const started = await this.#startAll(lane, deliveries, share);
+        jobs.push(...started.jobs);
+        if (started.expired > 0) this.#isQuiet = false;
+      } catch (error) {
+        faults.note(error);
+      }
     };
     const isCapped = ([{ typeMaxActive, queueMaxActive }]: readonly [ClaimLane, unknown]) =>
       typeMaxActive !== undefined || queueMaxActive !== undefined;
@@ -246,7 +260,7 @@ export class Claims {
 
   /** Takes from one priority lane after the other. */
   async #fill(filling: Filling): Promise<void> {
-    const { jobs, ask } = filling;
+    const { jobs, ask, faults, pausing } = filling;
     const leaseMs = Math.min(...ask.lanes.map((lane) => lane.leaseMs));
     // Leases run from the start, so that who has something does not look for more for long.
     const mayGoOn = () =>
@@ -257,6 +271,8 @@ export class Claims {
       // A job that expired may have passed its slot on to another of its key, in whatever lane.
       if (expired > 0) this.#foundEmpty.told(null);
       next = expired > 0 ? 0 : next + 1;
+      // Who cannot tell what is paused can start nothing of the other priorities either.
+      if (!faults.isEmpty && !(await isKnown(pausing))) break;
     }
   }
 
@@ -266,7 +282,7 @@ export class Claims {
     filling: Filling,
     mayGoOn: () => boolean,
   ): Promise<number> {
-    const { jobs, ask, isAsked } = filling;
+    const { jobs, ask, isAsked, faults } = filling;
     const { subjects } = this.#context;
     let expired = 0;
     let lanes = filling.open.filter(({ name }) => isAsked(subjects.consumer(name, priority)));
@@ -278,11 +294,17 @@ export class Claims {
       const share = Math.floor(left / chosen.length);
       const drained = new Set<OpenLane>();
       const fetch = async (lane: OpenLane) => {
-        const fetched = await this.#fetch(lane, priority, share, filling);
-        jobs.push(...fetched.jobs);
-        expired += fetched.expired;
-        if (fetched.isDrained) drained.add(lane);
-        else this.#isQuiet = false;
+        try {
+          const fetched = await this.#fetch(lane, priority, share, filling);
+          jobs.push(...fetched.jobs);
+          expired += fetched.expired;
+          if (fetched.isDrained) drained.add(lane);
+          else this.#isQuiet = false;
+        } catch (error) {
+          faults.note(error);
+          // Its other priorities have consumers of their own.
+          drained.add(lane);
+        }
       };
       // Lanes under caps go one after the other, because they may share one.
       await Promise.all(chosen.filter(({ caps }) => caps.length === 0).map(fetch));
@@ -302,12 +324,8 @@ export class Claims {
   ): Promise<Started & { readonly isDrained: boolean }> {
     const limit = Math.min(placesOf(lane), share);
     if (limit <= 0) return noneStarted;
-    const deliveries = await this.#deliveries(lane.name, lane.ask, priority, limit);
-    // Who cannot tell starts nothing, and nobody is to wait for what was taken.
-    const paused = await pausing.catch((error: unknown) => {
-      this.#giveBack(deliveries);
-      throw error;
-    });
+    const deliveries = await this.#deliveries(lane.ask, priority, limit);
+    const paused = await this.#orGiveBack(pausing, deliveries);
     if (paused.has(queueOf(lane.ask))) {
       lane.free = 0;
       this.#giveBack(deliveries);
@@ -323,7 +341,7 @@ export class Claims {
     deliveries: readonly Delivery[],
     limit: number,
   ): Promise<Started> {
-    if (deliveries.length > 0) await this.#rooms.count(lane.caps);
+    if (deliveries.length > 0) await this.#orGiveBack(this.#rooms.count(lane.caps), deliveries);
     const places = Math.max(0, Math.min(placesOf(lane), limit));
     if (deliveries.length > places) this.#giveBack(deliveries.slice(places));
     const kept = deliveries.length > places ? deliveries.slice(0, places) : deliveries;
@@ -334,6 +352,14 @@ export class Claims {
     if (started.jobs.length < deliveries.length)
       this.#foundEmpty.told(new Set(this.#consumersOf(lane.ask)));
     return started;
+  }
+
+  /** What has to be known before anything starts. Who cannot tell starts nothing, and nobody is to wait for what was taken. */
+  async #orGiveBack<Known>(known: Promise<Known>, taken: readonly Delivery[]): Promise<Known> {
+    return known.catch((error: unknown) => {
+      this.#giveBack(taken);
+      throw error;
+    });
   }
 
   #giveBack(deliveries: readonly Delivery[]): void {
@@ -349,22 +375,14 @@ export class Claims {
   }
 
   async #deliveries(
-    name: LaneName,
-    ask: ClaimLane,
+    lane: ClaimLane,
     priority: PriorityLane,
     limit: number,
   ): Promise<readonly Delivery[]> {
     const { port, subjects } = this.#context;
-    const consumer = subjects.consumer(name, priority);
+    const consumer = subjects.consumer(laneName(lane), priority);
     for (let round = 0; round < roundsMax; round++) {
-      let ensured = this.#consumers.get(consumer);
-      if (ensured === undefined) {
-        const filter = subjects.ticketFilter(name, priority);
-        ensured = port.ensureConsumer({ name: consumer, filter, ackWaitMs: ask.leaseMs });
-        ensured.catch(() => this.#consumers.delete(consumer));
-        this.#consumers.set(consumer, ensured);
-      }
-      await ensured;
+      await this.#consumers.ensure(lane, priority);
       const wasEmpty = this.#foundEmpty.ask(consumer);
       const deliveries = await port.fetch(consumer, limit);
       if (deliveries !== null && deliveries.length < limit) wasEmpty();
@@ -372,10 +390,18 @@ export class Claims {
       else if (deliveries !== null) this.#standing.used(consumer);
       if (deliveries !== null) return deliveries;
       // An operator has removed it; what was not acknowledged comes again from a new one.
-      this.#consumers.delete(consumer);
+      this.#consumers.forget(consumer);
     }
     return [];
   }
+}
+
+/** Whether what was asked came to be known. */
+function isKnown(asked: Promise<unknown>): Promise<boolean> {
+  return asked.then(
+    () => true,
+    () => false,
+  );
 }
 
 /** How many of the places that a claim has are for each of its lanes. */
@@ -399,10 +425,4 @@ function openLanes(
       worker,
       free: lane.free,
     }));
-}
-
-/** A lane's name ends with the version of the type. */
-function laneName({ service, queue, type, lane }: ClaimLane): LaneName {
-  const typeVersion = Number(lane.slice(lane.lastIndexOf("@") + 1));
-  return { service, queue, type, typeVersion };
 }

@@ -11,6 +11,7 @@ import type {
   Change,
   ClaimAnswer,
   ClaimAsk,
+  ClaimLane,
   DueAsk,
   DueJob,
   Engine,
@@ -18,10 +19,10 @@ import type {
   FeedExtent,
   FeedItem,
   HeldLease,
+  JobHold,
   LoadedJob,
   RenewOutcome,
   SyncStore,
-  TokenLease,
   WakeTopic,
 } from "../engine.js";
 import { StoreClosed, transactionsNotSupported } from "../errors.js";
@@ -45,11 +46,13 @@ import { Leases } from "./leases.js";
 import { loadNats } from "./libraries.js";
 import { Log } from "./log.js";
 import { News, none, type Where } from "./news.js";
+import { OwnWrites } from "./own-writes.js";
 import { Pauses } from "./pauses.js";
 import { inboxPrefix } from "./permissions.js";
 import type { Port } from "./port.js";
 import { provision, type Topology } from "./provision.js";
 import { ReadModel } from "./read-model.js";
+import { machineRest, type Rest } from "./record-lines.js";
 import { Records } from "./records.js";
 import { forgetDeletions } from "./removal.js";
 import { renewLeases } from "./renewals.js";
@@ -66,6 +69,9 @@ const capabilities: Capabilities = {
   durable: true,
   shared: true,
 };
+
+/** One whose tickets are fetched, one whose starts are stored, and one whose jobs are handed over. */
+const claimsAtOnce = 3;
 
 /** What the engine is opened with. */
 export interface NatsOptions {
@@ -127,17 +133,20 @@ export interface NatsParts {
   readonly url: string;
   readonly port: Port;
   readonly subjects: Subjects;
-  readonly topology: Pick<Topology, "recordsBucket" | "atomicBatches">;
+  readonly topology: Pick<Topology, "recordsBucket" | "atomicBatches" | "replicas">;
   readonly clock: ServerClock;
   readonly openProjection: () => Promise<Projection>;
   /** Tells this process from all others, and begins the ids of events that it writes itself. */
   readonly session: string;
+  /** Waits while others are in the way; by the machine's own clock where nothing else is given. */
+  readonly rest?: Rest;
 }
 
 /** The engine over a port. */
 export class NatsEngine implements Engine {
   readonly url: string;
   readonly capabilities = capabilities;
+  readonly claimsAtOnce = claimsAtOnce;
   readonly scope?: string;
   readonly #clock: ServerClock;
   readonly #port: Port;
@@ -152,6 +161,7 @@ export class NatsEngine implements Engine {
   readonly #claims: Claims;
   readonly #readModel: ReadModel;
   readonly #tending: Tending;
+  readonly #advisories: Advisories;
   readonly #wake: Wake;
   readonly #session: string;
   readonly #stop = new AbortController();
@@ -160,7 +170,9 @@ export class NatsEngine implements Engine {
   #eventCount = 0;
   #closed: Promise<void> | null = null;
 
-  constructor({ url, port, subjects, topology, clock, openProjection: open, session }: NatsParts) {
+  constructor(given: NatsParts) {
+    const { url, port, subjects, topology, clock, openProjection: open, session } = given;
+    const { rest = machineRest } = given;
     this.url = url;
     if (subjects.scope !== undefined) this.scope = subjects.scope;
     this.#session = session;
@@ -171,13 +183,11 @@ export class NatsEngine implements Engine {
     // Who tends looks at what is there at first, whatever it is told.
     const [claimNews, tendNews, endNews] = [new News(), new News(none), new News(none)];
     const monotonic = () => clock.monotonic();
-    this.#log = new Log({ port, subjects, isAtomic: topology.atomicBatches, monotonic });
-    this.#records = new Records({
-      port,
-      bucket: topology.recordsBucket,
-      scope: subjects.scope,
-      now,
-    });
+    const own = () => (topology.replicas > 1 ? new OwnWrites(monotonic) : null);
+    const { atomicBatches: isAtomic, recordsBucket: bucket } = topology;
+    this.#log = new Log({ port, subjects, isAtomic, monotonic, rest, own: own() });
+    const { scope } = subjects;
+    this.#records = new Records({ url, port, rest, bucket, scope, now, own: own() });
     const pauses = new Pauses(this.#records, now);
     const news = { ready: [claimNews, tendNews, pauses], ended: [endNews] };
     const isAwaited = (topic: WakeTopic, where: Where) =>
@@ -196,6 +206,7 @@ export class NatsEngine implements Engine {
       port,
       subjects,
       now,
+      rest,
       held: this.#held,
       newEventId: () => `${this.#session}-${(this.#eventCount++).toString(36)}`,
       hint: (topic: WakeTopic, service: string, where?: Where) =>
@@ -231,12 +242,12 @@ export class NatsEngine implements Engine {
       areHintsHeard: () => this.#wake.isHeard("ready"),
     });
     const append = (change: Change) => this.#changes.append(change, "outside");
-    const advisories = new Advisories({ ...parts, actor, append });
+    this.#advisories = new Advisories({ ...parts, actor, append });
     this.#tending = new Tending({
       ...parts,
       keys,
       repair,
-      advisories,
+      advisories: this.#advisories,
       projection: (isTold) => readModel.forKeeper(isTold),
       news: tendNews,
     });
@@ -279,6 +290,10 @@ export class NatsEngine implements Engine {
     return this.#call(() => Promise.all(notes.map((note) => this.#changes.note(note))));
   }
 
+  async prepareClaims(lanes: readonly Omit<ClaimLane, "free">[]): Promise<void> {
+    return this.#call(() => this.#claims.prepare(lanes));
+  }
+
   async claim(ask: ClaimAsk): Promise<ClaimAnswer> {
     // The keeper writes a ticket for whatever becomes due, and tickets come with a hint.
     return this.#call(async () => ({ jobs: await this.#claims.claim(ask), nextDueAt: null }));
@@ -310,7 +325,7 @@ export class NatsEngine implements Engine {
     return this.#call(() => this.#appendAll(changes, () => "worker"));
   }
 
-  async hold(_lease: TokenLease, tx: CallerTransaction): Promise<boolean> {
+  async hold(_hold: JobHold, tx: CallerTransaction): Promise<boolean> {
     this.#refuse(tx);
     return false;
   }
@@ -394,10 +409,7 @@ export class NatsEngine implements Engine {
   }
 
   async head(): Promise<string> {
-    return this.#call(async () => {
-      const last = await this.#port.last("jobs", this.#subjects.headFilter());
-      return String(last?.seq ?? 0);
-    });
+    return this.#call(async () => String(await this.#log.head()));
   }
 
   wake(topic: WakeTopic, on: () => void): () => void {
@@ -408,7 +420,12 @@ export class NatsEngine implements Engine {
     // Who may see one service only may not remove messages; an engine without that limit does it for all.
     if (this.#subjects.scope !== undefined) return 0;
     const parts = { port: this.#port, log: this.#log, subjects: this.#subjects };
-    return this.#call(() => forgetDeletions(parts, before));
+    return this.#call(async () => {
+      const forgotten = await forgetDeletions(parts, before);
+      // Who removes what is old also acts on advisories, because keepers that see one service only cannot.
+      await this.#advisories.act(null);
+      return forgotten;
+    });
   }
 
   health(): EngineHealth {

@@ -27,9 +27,11 @@ const code = {
   streamStoreFailed: 10077,
   streamNotFound: 10059,
   maximumMessages: 10048,
+  messageTooLarge: 10054,
   streamOffline: 10118,
   clusterNoPeers: 10005,
   clusterNotAvailable: 10008,
+  maximumConsumers: 10026,
 } as const;
 
 const full: ReadonlySet<number> = new Set([
@@ -56,12 +58,47 @@ function passingFault(url: string, message: string): StoreUnavailable {
 }
 
 /** Whether a fault may be over in a moment, so that a question may be asked again. */
-export function mayPass(fault: StoreError): boolean {
-  return passing.has(fault);
+export function mayPass(fault: unknown): boolean {
+  return isStoreError(fault) && passing.has(fault);
 }
+
+/**
+ * Refusals of a message after which nothing of it can come: it was never sent, or it breaks a limit of the stream, which
+ * every replica finds alike. A disk that is full may be so at one replica only, while the others go on to store.
+ */
+const certain = new WeakSet<object>();
+
+function certainly<Fault extends StoreError>(fault: Fault): Fault {
+  certain.add(fault);
+  return fault;
+}
+
+/** Whether what was refused with a fault can never come. */
+export function isRefusedForSure(error: unknown): boolean {
+  return typeof error === "object" && error !== null && certain.has(error);
+}
+
+/** The same message was sent before, without an answer: that one may still come, whatever became of this one. */
+export function doubt(error: unknown): void {
+  if (typeof error === "object" && error !== null) certain.delete(error);
+}
+
+/** Whether a message was refused for its size. */
+export function isTooLarge(error: unknown): boolean {
+  return StoreFailed.is(error) && (error.code === sizeCode || error.code === serverSizeCode);
+}
+
+const sizeCode = "max_payload";
+const serverSizeCode = String(code.messageTooLarge);
 
 /** The fault that an answer of the API tells of. */
 export function apiFault(error: ApiError, url: string): StoreError {
+  const fault = faultOf(error, url);
+  const isLimit = /maximum (messages|bytes)/i.test(error.description ?? "");
+  return isLimit || isTooLarge(fault) ? certainly(fault) : fault;
+}
+
+function faultOf(error: ApiError, url: string): StoreError {
   const said = error.description ?? `error ${error.code}`;
   const number = error.err_code ?? 0;
   if (full.has(number) || /maximum (messages|bytes)|no space left/i.test(said)) {
@@ -85,6 +122,26 @@ export function apiFault(error: ApiError, url: string): StoreError {
   return new StoreFailed({ url, message: `NATS refused: ${said}.`, code: String(number) });
 }
 
+/** The fault of a consumer that can neither be made nor taken as it is. What may be over in a moment stays as it is. */
+export function consumerFault(fault: StoreError, stream: string, consumer: string): StoreError {
+  if (mayPass(fault)) return fault;
+  const { url } = fault;
+  const what = `The consumer ${consumer} of the stream ${stream} cannot be used, and without it no job of its lane is claimed.`;
+  const message = `${what} ${fault.message}`;
+  if (StoreUnavailable.is(fault)) return new StoreUnavailable({ url, message });
+  if (StoreFull.is(fault)) return new StoreFull({ url, message });
+  if (!StoreFailed.is(fault)) return fault;
+  const isTooMany = fault.code === String(code.maximumConsumers);
+  const remedy = isTooMany
+    ? "Raise max_consumers of the account or the stream, or remove consumers that nobody uses: a worker needs three for each version of a type."
+    : "If it was made for something else, remove it, and it is made anew.";
+  return new StoreFailed({
+    url,
+    message: `${message} ${remedy}`,
+    ...(fault.code !== undefined && { code: fault.code }),
+  });
+}
+
 /** What the platform says of an address that leads nowhere. */
 const unreachable: ReadonlySet<string> = new Set([
   "ENOTFOUND",
@@ -104,7 +161,7 @@ function cannotBeReached(said: string, url: string): StoreUnavailable {
 /** A key is one record, and so the server's largest message bounds how many jobs may be under it. */
 function tooLarge(said: string, url: string): StoreFailed {
   const message = `The NATS server takes no message as large as this (${said}). A payload or result is too large, or too many jobs are under one concurrency key, whose record has about 170 bytes for each (some 6,000 jobs at the usual max_payload of 1 MB). Make it smaller, lower maxQueuedPerKey or maxActive, or raise max_payload in the server's configuration. Nothing of this call was stored.`;
-  return new StoreFailed({ url, message, code: "max_payload" });
+  return certainly(new StoreFailed({ url, message, code: sizeCode }));
 }
 
 /** The fault that something thrown by the client library tells of. */

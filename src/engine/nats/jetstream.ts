@@ -5,8 +5,9 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Msg, NatsConnection } from "@nats-io/transport-node";
 import { type BatchAnswer, Batcher } from "../batching.js";
+import type { StoreError } from "../errors.js";
 import type { PackedEvents } from "../projection/packed.js";
-import { type ApiError, apiFault, mayPass, thrownFault } from "./faults.js";
+import { type ApiError, apiFault, consumerFault, mayPass, thrownFault } from "./faults.js";
 import { Fetches } from "./fetching.js";
 import type { Incoming } from "./incoming.js";
 import type { NatsLibrary } from "./libraries.js";
@@ -199,17 +200,36 @@ export class JetStreamPort implements Port {
       max_ack_pending: -1,
     };
     const stream = this.#topology.jobsStream;
-    const { error } = await this.#ask(`CONSUMER.CREATE.${stream}.${name}.${filter}`, {
-      stream_name: stream,
-      config,
-    });
-    if (!error) return;
-    // Another version may have made it otherwise; a compatible one is taken as it is.
-    const found = await this.#ask<{ config?: { filter_subject?: string; ack_policy?: string } }>(
-      `CONSUMER.INFO.${stream}.${name}`,
-    );
-    if (found.config?.filter_subject === filter && found.config.ack_policy === "explicit") return;
-    throw apiFault(error, this.#url);
+    const request = { stream_name: stream, config };
+    const fault = await this.#faultOf(`CONSUMER.CREATE.${stream}.${name}.${filter}`, request);
+    if (fault === null) return;
+    // Another version may have made it otherwise, or somebody who may; a compatible one is taken as it is.
+    if (!mayPass(fault) && (await this.#isCompatible(name, filter))) return;
+    throw consumerFault(fault, stream, name);
+  }
+
+  /** Why something that was asked of the API was not done; `null` if it was. */
+  async #faultOf(subject: string, body: object): Promise<StoreError | null> {
+    try {
+      const { error } = await this.#ask(subject, body);
+      return error ? apiFault(error, this.#url) : null;
+    } catch (error) {
+      return thrownFault(error, this.#url);
+    }
+  }
+
+  /** Whether a consumer is there that hands out what one with this filter would. */
+  async #isCompatible(name: string, filter: string): Promise<boolean> {
+    const subject = `CONSUMER.INFO.${this.#topology.jobsStream}.${name}`;
+    try {
+      const { config } = await this.#ask<{
+        config?: { filter_subject?: string; ack_policy?: string };
+      }>(subject);
+      return config?.filter_subject === filter && config.ack_policy === "explicit";
+    } catch {
+      // Who may not even ask hears why it could not be made.
+      return false;
+    }
   }
 
   async fetch(consumer: string, limit: number, waitMs = 0): Promise<readonly Delivery[] | null> {

@@ -1,14 +1,13 @@
 /**
  * Concurrency keys on records: admission, slots, and the tickets of those who get one.
  */
-import { type Admission, policyOutcome } from "../../core/admission.js";
+import type { Admission } from "../../core/admission.js";
 import { decide } from "../../core/decide.js";
 import type { EventOf, JobEvent } from "../../core/event.js";
-import { evolve } from "../../core/evolve.js";
 import { isEnded, type Job, type JobKeyPolicy } from "../../core/job.js";
-import { type LoggedJob, messageOf } from "./entry.js";
+import { messageOf, type ReadJob } from "./entry.js";
+import { askKey, isAhead, type KeyAnswer, type LetIn } from "./key-admission.js";
 import {
-  admission,
   emptyKey,
   type KeyMember,
   type KeyState,
@@ -16,20 +15,24 @@ import {
   withHeld,
   withMember,
   withMoved,
-  withOutcome,
   withoutHeld,
   withoutMember,
 } from "./key-state.js";
 import type { Log } from "./log.js";
-import { casRoundsMax, type PlacedRecord, type Records } from "./records.js";
-import { moveOn, refuseCreation } from "./refusal.js";
+import { casRoundsMax, type Rest, restMs } from "./record-lines.js";
+import type { Records } from "./records.js";
+import { giveUp, moveOn, refuseCreation } from "./refusal.js";
 import type { Subjects } from "./subjects.js";
 
 /** For how long a key is remembered under which nobody is. */
 const idleKeyMs = 24 * 60 * 60 * 1_000;
 
-/** How often a job that is to be replaced is looked for before it is taken for one that does not come. */
+/** How often a job is looked for before it is taken for one that does not come, and the longest rest between two looks. */
 const looksMax = 20;
+const lookRestMaxMs = 100;
+
+/** How often a create waits in vain for somebody's job to come, or to be given up. */
+const vainWaitsMax = 5;
 
 /** The record of a key. */
 function keyRecordId(service: string, hash: string): string {
@@ -43,9 +46,10 @@ export type KeyedCreate =
       readonly created: EventOf<"created">;
       /** It has a slot, so that its creation is its ticket. */
       readonly hasSlot: boolean;
-      /** To be called when it was stored, and when it was not. */
+      /** To be called when it was stored, when it was not because somebody was faster, and when it can never be. */
       readonly stored: () => Promise<void>;
       readonly refused: (isTakenUnseen?: boolean) => Promise<void>;
+      readonly withdraw: () => Promise<void>;
     }
   | {
       readonly outcome: "not_admitted";
@@ -59,6 +63,7 @@ export interface KeysContext {
   readonly subjects: Subjects;
   readonly now: () => number;
   readonly newEventId: () => string;
+  readonly rest: Rest;
   /** The name under which this process writes what follows from what others did. */
   readonly actor: JobEvent["actor"];
   readonly hint: (topic: "ready" | "ended", service: string) => void;
@@ -105,50 +110,77 @@ export class Keys {
     policy: JobKeyPolicy,
     leavingId?: string,
   ): Promise<KeyedCreate> {
-    const { records, now } = this.#context;
+    const { records, now, log } = this.#context;
     const id = keyRecordId(event.service, policy.hash);
-    for (let round = 0; round < casRoundsMax; round++) {
-      const seen = await records.get(id);
-      let state = stateOf(seen, event, policy);
-      // Its own place may be there already, when it is created once more.
-      const others = withoutMember(state, event.jobId);
-      const staying = leavingId === undefined ? others : withoutMember(others, leavingId);
-      const running = await this.#running(staying, policy);
-      const answer = admission(staying, policy, (member) => running.has(member), now());
-      state = withOutcome(state, policy, answer, now());
-      if (answer.outcome === "rejected" || answer.outcome === "coalesced") {
-        if (await records.put(id, seen, state as never))
-          return { outcome: "not_admitted", admission: answer };
-        continue;
-      }
-      if (answer.outcome === "replaced") {
-        const member = state.members.find(({ id }) => id === answer.replacedJobId);
-        if (member && !(await this.#replace(member, event))) continue;
-        state = withoutMember(state, answer.replacedJobId);
-      }
-      const created = { ...event, policy: policyOutcome(answer) };
-      const { job } = evolve(null, created);
-      if (job === null) throw new Error(`Job ${event.jobId} could not be created.`);
-      const promotion = promote(placed(state, job, now()), now());
-      if (!(await records.put(id, seen, promotion.state as never))) continue;
-      const promoted = promotion.promoted.filter((member) => member.id !== job.id);
-      const hasSlot = promotion.state.members.some(
-        (member) => member.id === job.id && member.stands === "slot",
+    const replaced: KeyMember[] = [];
+    let known: ReadonlyMap<string, Job | null> = new Map();
+    let vainWaits = 0;
+    for (let round = 0; round < casRoundsMax && vainWaits < vainWaitsMax; round++) {
+      const question = { event, policy, leavingId, known, replaced };
+      const answer = await records.update<KeyState, KeyAnswer>(
+        id,
+        (body) => askKey(body, { ...question, now: now() }),
+        this.#forgottenAt,
       );
-      return {
-        outcome: "let_in",
-        created,
-        hasSlot,
-        stored: async () => {
-          await this.#ticketAll(promoted);
-          // Somebody may have given it a slot before it was in the log, where no ticket could be written.
-          if (!hasSlot && job.state !== "blocked" && (await this.hasSlot(job)))
-            await this.#ticketAll([{ id: job.id }]);
-        },
-        refused: (isTakenUnseen = false) => this.#refused(job, isTakenUnseen),
-      };
+      const seen = known;
+      known = new Map();
+      switch (answer.step) {
+        case "let_in":
+          return this.#letIn(answer);
+        case "not_admitted":
+          return { outcome: "not_admitted", admission: answer.admission };
+        case "look": {
+          const jobs = await log.loadJobs(answer.ids);
+          known = new Map(answer.ids.map((each, index) => [each, jobs[index] ?? null]));
+          break;
+        }
+        case "ahead":
+          if (!(await this.#settled(answer.member, event, policy))) vainWaits += 1;
+          break;
+        case "replace":
+          if (!(await this.#replace(answer.member, event))) break;
+          replaced.push(answer.member);
+          known = seen;
+          break;
+      }
     }
-    throw new Error(`Key ${policy.key} was changed by others ${casRoundsMax} times in a row.`);
+    throw records.busy(`Others changed who is under the key ${policy.key}`);
+  }
+
+  #letIn({ created, job, member, promoted }: LetIn): KeyedCreate {
+    const hasSlot = member.stands === "slot";
+    return {
+      outcome: "let_in",
+      created,
+      hasSlot,
+      stored: async () => {
+        await this.#ticketAll(promoted);
+        // Somebody may have given it a slot before it was in the log, where no ticket could be written.
+        if (!hasSlot && job.state !== "blocked" && (await this.#hasSlotByNow(job)))
+          await this.#ticketAll([{ id: job.id }]);
+      },
+      refused: (isTakenUnseen = false) => this.#refused(job, isTakenUnseen),
+      withdraw: async () => {
+        // Another create of the same id would have marked the place as its own.
+        const isOwn = ({ id, run, token, since }: KeyMember) =>
+          id === job.id && run === job.run && token === member.token && since === member.since;
+        await this.change(job, (state) =>
+          state.members.some(isOwn) ? withoutMember(state, job.id, job.run) : state,
+        );
+        await this.#ticketAll(promoted);
+      },
+    };
+  }
+
+  /** The same as `hasSlot`, in line with others who ask or change something, so that one read answers all. */
+  #hasSlotByNow({ id, service, key, token }: Job): Promise<boolean> {
+    return this.#context.records.update<KeyState, boolean>(
+      keyRecordId(service, key?.hash ?? ""),
+      (body) => {
+        const own = body?.members.find((member) => member.id === id);
+        return { body, extra: own?.stands === "slot" && own.token === token + 1 };
+      },
+    );
   }
 
   /**
@@ -266,25 +298,44 @@ export class Keys {
     }
   }
 
-  /** Which members have started. Only asked where the key is full. */
-  async #running(
-    state: KeyState,
-    { maxActive, maxQueued }: JobKeyPolicy,
-  ): Promise<ReadonlySet<string>> {
-    const isRoomy = state.members.length + state.held.length < maxActive + maxQueued;
-    if (isRoomy) return new Set();
-    const slotted = state.members.filter(({ stands }) => stands === "slot");
-    const jobs = await this.#context.log.loadJobs(slotted.map(({ id }) => id));
-    const started = slotted.filter((_, index) => jobs[index]?.state === "active");
-    return new Set(started.map(({ id }) => id));
-  }
-
   /** A create that was refused leaves its place, unless it is that of another create of the same id. */
   async #refused(job: Job, isTakenUnseen: boolean): Promise<void> {
     const found = (await this.#context.log.load(job.id)).job;
     const isItsOwn = found?.key?.hash === job.key?.hash && found?.service === job.service;
     if (isTakenUnseen || (found && !isItsOwn))
       await this.change(job, (state) => withoutMember(state, job.id, job.run));
+  }
+
+  /** A member's job as the log has it. One that is ahead of the log is waited for, as long as it may be on its way. */
+  async #whenCome(member: KeyMember, service: string): Promise<ReadJob> {
+    const { log, rest } = this.#context;
+    for (let look = 1; ; look++) {
+      const logged = await log.load(member.id);
+      const { job } = logged;
+      const isElsewhere = job !== null && job.service !== service;
+      if (look === looksMax || isElsewhere || !isAhead(member, job, service)) return logged;
+      await rest(restMs(look, lookRestMaxMs));
+    }
+  }
+
+  /**
+   * Waits for a job that others are to be told of. If it does not come, it is kept from coming and leaves its place. Gives
+   * whether either is so.
+   */
+  async #settled(
+    member: KeyMember,
+    { service, type }: EventOf<"created">,
+    key: JobKeyPolicy,
+  ): Promise<boolean> {
+    const logged = await this.#whenCome(member, service);
+    const { job } = logged;
+    if (!isAhead(member, job, service)) return true;
+    // Where another service has the id, this job never comes.
+    const isElsewhere = job !== null && job.service !== service;
+    if (!isElsewhere && !(await giveUp(this.#context, service, member.id, logged))) return false;
+    const under = { service, type, key };
+    await this.change(under, (state) => withoutMember(state, member.id, member.run));
+    return true;
   }
 
   /**
@@ -294,13 +345,10 @@ export class Keys {
   async #replace(member: KeyMember, replacement: EventOf<"created">): Promise<boolean> {
     const { log, subjects, now, hint } = this.#context;
     const { service } = replacement;
-    let logged = await log.load(member.id);
-    for (let look = 1; look < looksMax && isAhead(member, logged); look++)
-      logged = await log.load(member.id);
-    const { job, lastSeq } = logged;
+    const { job, lastSeq } = await this.#whenCome(member, service);
     if (job === null) return refuseCreation(this.#context, service, member.id, lastSeq);
     if (job.service !== service) return true;
-    if (isAhead(member, logged)) return moveOn(this.#context, job, lastSeq);
+    if (isAhead(member, job, service)) return moveOn(this.#context, job, lastSeq);
     if (isEnded(job.state)) return true;
     if (job.state === "active") return false;
     const { id, actor, jobId } = replacement;
@@ -322,23 +370,6 @@ export class Keys {
     if (outcome === "stored") hint("ended", job.service);
     return outcome === "stored";
   }
-}
-
-/** Whether the log does not have a member's run yet. */
-function isAhead({ run }: KeyMember, { job }: LoggedJob): boolean {
-  return job === null || job.run < run;
-}
-
-/** Puts a new job under its key. Another create of the same id may have done so, and even be stored by now. */
-function placed(state: KeyState, job: Job, now: number): KeyState {
-  const member = state.members.find(({ id }) => id === job.id);
-  const isThere = member?.run === job.run && member.token === job.token + 1;
-  return isThere ? state : withMember(state, job, now);
-}
-
-function stateOf(seen: PlacedRecord, event: JobEvent, policy: JobKeyPolicy): KeyState {
-  const state = seen.record?.body as unknown as KeyState | undefined;
-  return state ?? emptyKey(event.service, event.type, policy);
 }
 
 /** Whether a lapse lets another job take over a key. */

@@ -5,12 +5,11 @@
  */
 import type { JobEvent } from "../../core/event.js";
 import type { Job } from "../../core/job.js";
-import type { Json } from "../../core/json.js";
 import { transitions } from "../../core/transitions.js";
 import type { RenewedLease } from "../projection/entry.js";
 import type { StoredRecord } from "../record.js";
 import type { LoggedJob, ReadJob, StartFacts } from "./entry.js";
-import { casRoundsMax, type Records } from "./records.js";
+import type { Records } from "./records.js";
 
 /** The renewal of a lease, or the mark that it was struck out. */
 interface Renewal {
@@ -127,26 +126,25 @@ export class Leases {
     now: number,
     isHeld: (jobId: string, token: number) => boolean,
   ): Promise<ReadonlySet<string>> {
-    const id = sheetId(service, sheet);
-    for (let round = 0; round < casRoundsMax; round++) {
-      const seen = await this.#records.get(id);
-      const before = (seen.record?.body ?? {}) as unknown as Sheet;
-      const lost = new Set<string>();
-      const next: Record<string, Renewal> = {};
-      for (const [jobId, renewal] of Object.entries(before)) {
-        const isRecent = Math.max(renewal.until, renewal.at) + keepMs > now;
-        if (isRecent && (renewal.struck || isHeld(jobId, renewal.token))) next[jobId] = renewal;
-      }
-      for (const { id: jobId, token, until } of held) {
-        const renewal = before[jobId];
-        if (renewal?.struck && renewal.token === token) lost.add(jobId);
-        else next[jobId] = { token, until, at: now };
-      }
-      if (lost.size === held.length) return lost;
-      const body = next as unknown as Json;
-      if (await this.#records.put(id, seen, body, forgottenAt(next))) return lost;
-    }
-    throw new Error(`The leases of ${sheet} were changed by others too often.`);
+    return this.#records.update<Sheet, ReadonlySet<string>>(
+      sheetId(service, sheet),
+      (body) => {
+        const before = body ?? {};
+        const lost = new Set<string>();
+        const next: Record<string, Renewal> = {};
+        for (const [jobId, renewal] of Object.entries(before)) {
+          const isRecent = Math.max(renewal.until, renewal.at) + keepMs > now;
+          if (isRecent && (renewal.struck || isHeld(jobId, renewal.token))) next[jobId] = renewal;
+        }
+        for (const { id: jobId, token, until } of held) {
+          const renewal = before[jobId];
+          if (renewal?.struck && renewal.token === token) lost.add(jobId);
+          else next[jobId] = { token, until, at: now };
+        }
+        return { body: lost.size === held.length ? body : next, extra: lost };
+      },
+      forgottenAt,
+    );
   }
 }
 

@@ -10,14 +10,17 @@ import { type BatchAnswer, Batcher } from "../batching.js";
 import { StoreBusy, StoreUnavailable } from "../errors.js";
 import { eventOf } from "../event-text.js";
 import { foldMessages, type LoggedJob, noJob, type ReadJob, tellsOf } from "./entry.js";
+import { doubt, isRefusedForSure } from "./faults.js";
 import type { HeldJob } from "./held.js";
+import type { OwnWrites } from "./own-writes.js";
 import { Pace } from "./pace.js";
-import type { EachPublication, OutgoingMessage, Port, Publication } from "./port.js";
+import type { EachPublication, OutgoingMessage, Port, Publication, StoredMessage } from "./port.js";
+import { type Rest, restMs } from "./record-lines.js";
 import type { Subjects } from "./subjects.js";
 
-/** How much one batch may hold, in messages and in characters. */
-const batchMessagesMax = 500;
-const batchLengthMax = 4 * 1024 * 1024;
+/** How much one batch may hold: as many messages as a server takes, and so many characters. */
+const batchMessagesMax = 1_000;
+const batchLengthMax = 4_000_000;
 
 /**
  * When so many have asked in a turn, what they asked for goes out while others of the turn are still getting theirs ready,
@@ -49,8 +52,11 @@ interface Asked {
 export class Log {
   readonly #port: Port;
   readonly #subjects: Subjects;
-  readonly #batcher: Batcher<Appended, Publication>;
+  readonly #batcher: Batcher<readonly Appended[], readonly EachPublication[]>;
   readonly #pace: Pace;
+  /** What a reading must show; `null` where there is one copy of the log, which is never behind. */
+  readonly #own: OwnWrites | null;
+  readonly #rest: Rest;
   /** What was asked for in this turn. */
   #asked: Asked[] = [];
   #sent = 0;
@@ -63,19 +69,24 @@ export class Log {
     readonly isAtomic: boolean;
     /** Milliseconds that only ever grow. */
     readonly monotonic: () => number;
+    /** Where the log has copies, what this process has stored, and how it waits for a copy to show it. */
+    readonly own: OwnWrites | null;
+    readonly rest: Rest;
   }) {
+    this.#own = options.own;
+    this.#rest = options.rest;
     this.#port = options.port;
     this.#subjects = options.subjects;
     this.isAtomic = options.isAtomic;
     this.#pace = new Pace(options.monotonic, options.isAtomic);
-    this.#batcher = new Batcher<Appended, Publication>((items) => this.#send(items), {
+    this.#batcher = new Batcher((calls) => this.#send(calls), {
       weightMax: batchLengthMax,
-      weigh: ({ message }) => message.body.length + batchLengthMax / batchMessagesMax,
+      weigh,
       inFlightMax: 1,
     });
   }
 
-  /** How many events wait for the batch under way. */
+  /** How many calls wait for the batch under way. */
   get waiting(): number {
     return this.#batcher.waiting;
   }
@@ -87,8 +98,23 @@ export class Log {
 
   /** A job as its log tells it now. */
   async load(id: string): Promise<ReadJob> {
-    const messages = await this.#port.read("jobs", this.#subjects.logFilter(id));
+    const messages = await this.#read(id);
     return messages.length === 0 ? noJob : foldMessages(this.#subjects.prefix, messages);
+  }
+
+  /** The position of the newest event, however far behind the copy is that answers. */
+  async head(): Promise<number> {
+    const last = await this.#port.last("jobs", this.#subjects.headFilter());
+    return Math.max(last?.seq ?? 0, this.#own?.head ?? 0);
+  }
+
+  /** All of a job's log, with whatever this process has stored in it. */
+  async #read(id: string): Promise<readonly StoredMessage[]> {
+    for (let looks = 0; ; looks++) {
+      const messages = await this.#port.read("jobs", this.#subjects.logFilter(id));
+      if (!this.#own?.isBehind(id, messages.at(-1)?.seq ?? 0)) return messages;
+      await this.#rest(restMs(looks));
+    }
   }
 
   /** Jobs without their logs, many in one request. */
@@ -108,11 +134,15 @@ export class Log {
     const messages = await this.#port.lastOfEach(ids.map((id) => this.#subjects.logFilter(id)));
     if (messages === null) return Promise.all(ids.map(read));
     const events = new Map<string, JobEvent[]>();
+    const newest = new Map<string, number>();
     for (const message of messages) {
       const event = eventOf(message);
       events.set(event.jobId, [...(events.get(event.jobId) ?? []), event]);
+      newest.set(event.jobId, message.seq);
     }
-    return Promise.all(ids.map((id) => wholeJob(events.get(id) ?? []) ?? read(id)));
+    const whole = (id: string) =>
+      this.#own?.isBehind(id, newest.get(id) ?? 0) ? null : wholeJob(events.get(id) ?? []);
+    return Promise.all(ids.map((id) => whole(id) ?? read(id)));
   }
 
   /** A job that this process holds, as it is now. It is read again only if something newer is in the log. */
@@ -135,7 +165,11 @@ export class Log {
 
   /** Appends events, each by itself. They share what waits for them, because that costs more than the events. */
   appendEach(items: readonly Appended[]): Promise<readonly EachPublication[]> {
-    return new Promise((tell) => {
+    return new Promise((resolve) => {
+      const tell: Asked["tell"] = (publications) => {
+        if (this.#own) this.#remember(items, publications);
+        resolve(publications);
+      };
       const waiting = this.#asked.push({ items, tell });
       if (waiting === 1) queueMicrotask(() => this.#goOut(2));
       else if (waiting >= partMax && this.#pace.isQuick) this.#goOut(1);
@@ -189,8 +223,9 @@ export class Log {
     }
   }
 
+  /** Has events wait for the next batch. Who asked for them shares the answer. */
   #sendTogether(items: readonly Appended[]): Promise<readonly EachPublication[]> {
-    return Promise.all(items.map((item) => this.#batcher.call(item).catch(faultOf)));
+    return this.#batcher.call(items).catch((error: unknown) => items.map(() => faultOf(error)));
   }
 
   /** Looks into the log where it is not known whether an event was stored. */
@@ -211,12 +246,24 @@ export class Log {
     if (!first) return conflict;
     if (rest.length === 0) return this.append(first);
     if (this.isAtomic) {
-      const publish = () => this.#port.publishTogether(items.map(({ message }) => message));
-      return this.#readingBack(first, async () => (await publish())[0] ?? conflict);
+      const publish = async () => {
+        const publications = await this.#port.publishTogether(items.map(({ message }) => message));
+        if (this.#own) this.#remember(items, publications);
+        return publications[0] ?? conflict;
+      };
+      return this.#readingBack(first, publish);
     }
     const publication = await this.append(first);
     if (publication.outcome === "stored") for (const item of rest) await this.append(item);
     return publication;
+  }
+
+  /** Remembers what was stored, so that this process is shown it. */
+  #remember(items: readonly Appended[], publications: readonly EachPublication[]): void {
+    for (const [index, { jobId }] of items.entries()) {
+      const publication = publications[index];
+      if (publication?.outcome === "stored") this.#own?.stored(jobId, publication.seq);
+    }
   }
 
   /** Resolves when nothing is on its way. */
@@ -224,54 +271,94 @@ export class Log {
     return this.#batcher.idle();
   }
 
-  /** A job has one event in a batch, because a compare sees only what was stored before the batch. */
-  async #send(items: readonly Appended[]): Promise<readonly BatchAnswer<Publication>[]> {
-    const answers = new Map<Appended, BatchAnswer<Publication>>();
-    for (let left = items; left.length > 0; ) {
-      const ids = new Set<string>();
-      const batch = left.filter(({ jobId }) => !ids.has(jobId) && ids.add(jobId));
-      const chosen = new Set(batch);
-      left = left.filter((item) => !chosen.has(item));
-      const given = await this.#sendBatch(batch);
-      for (const [index, item] of batch.entries())
-        answers.set(item, given[index] ?? { answer: conflict });
-    }
-    return items.map((item) => answers.get(item) ?? { answer: conflict });
+  async #send(
+    calls: readonly (readonly Appended[])[],
+  ): Promise<readonly BatchAnswer<readonly EachPublication[]>[]> {
+    const publications = await this.#sendApart(calls.flat());
+    let from = 0;
+    return calls.map(({ length }) => {
+      from += length;
+      return { answer: publications.slice(from - length, from) };
+    });
   }
 
-  async #sendBatch(batch: readonly Appended[]): Promise<readonly BatchAnswer<Publication>[]> {
+  /** A job has one event in a batch, because a compare sees only what was stored before the batch. */
+  async #sendApart(items: readonly Appended[]): Promise<readonly EachPublication[]> {
+    const publications = new Array<EachPublication>(items.length);
+    for (let left = [...items.keys()]; left.length > 0; ) {
+      const ids = new Set<string>();
+      const later: number[] = [];
+      const chosen: number[] = [];
+      const batch: Appended[] = [];
+      for (const place of left) {
+        const item = items[place] as Appended;
+        if (ids.has(item.jobId)) {
+          later.push(place);
+          continue;
+        }
+        ids.add(item.jobId);
+        chosen.push(place);
+        batch.push(item);
+      }
+      const given = await this.#sendBatch(batch);
+      for (const [index, place] of chosen.entries()) publications[place] = given[index] ?? conflict;
+      left = later;
+    }
+    return publications;
+  }
+
+  /** Sends a batch, a few of it ahead where it is not known any more what messages alone take. */
+  async #sendBatch(batch: readonly Appended[]): Promise<readonly EachPublication[]> {
+    const trial = this.#pace.trialOf(batch.length);
+    if (trial === 0) return this.#sendAtOnce(batch);
+    const tried = await this.#sendAll(batch.slice(0, trial));
+    const rest = batch.slice(trial);
+    if (rest.length === 0) return tried;
+    const isQuick = this.#pace.goesAlone(rest.length);
+    return [...tried, ...(await (isQuick ? this.#sendAll(rest) : this.#sendAtOnce(rest)))];
+  }
+
+  /** Sends events one by one, all of them before the first answer. */
+  #sendAll(items: readonly Appended[]): Promise<readonly EachPublication[]> {
+    return new Promise((tell) => this.#sendEach([{ items, tell }]));
+  }
+
+  /** Sends events as one atomic batch where the server takes such. */
+  async #sendAtOnce(batch: readonly Appended[]): Promise<readonly EachPublication[]> {
+    let mayCome = false;
     if (this.isAtomic && batch.length > 1) {
       const messages = batch.map(({ message }) => message);
       try {
         const publish = () => this.#port.publishTogether(messages);
         const stored = await this.#pace.together(batch.length, publish);
-        if (stored[0]?.outcome === "stored") return stored.map((answer) => ({ answer }));
-      } catch {
+        if (stored[0]?.outcome === "stored") return stored;
+      } catch (error) {
         // One of them may be the reason, or the reply was lost: each is looked at alone.
+        mayCome = !isRefusedForSure(error);
       }
     }
-    const alone = await Promise.allSettled(batch.map((item) => this.#sendAlone(item)));
-    return alone.map((sent) =>
-      sent.status === "fulfilled" ? { answer: sent.value } : { fault: sent.reason },
-    );
+    const alone = (item: Appended) => this.#sendAlone(item, undefined, mayCome).catch(faultOf);
+    return Promise.all(batch.map(alone));
   }
 
-  /** Sends an event alone, or goes on from where it was sent. */
-  #sendAlone(item: Appended, sent?: EachPublication): Promise<Publication> {
+  /** Sends an event alone, or goes on from where it was sent. It may come from an earlier try. */
+  #sendAlone(item: Appended, sent?: EachPublication, mayCome = false): Promise<Publication> {
     let first = sent;
-    return this.#readingBack(item, async () => {
+    const publish = async () => {
       const publication = first;
       first = undefined;
       if (publication === undefined) return this.#port.publish("jobs", item.message);
       if (publication.outcome === "fault") throw publication.error;
       return publication;
-    });
+    };
+    return this.#readingBack(item, publish, mayCome);
   }
 
   /** Publishes, and looks into the log where it is not known whether that worked: also a refusal may be an echo of its own success. */
   async #readingBack(
     { jobId, message }: Appended,
     publish: () => Promise<Publication>,
+    mayCome = false,
   ): Promise<Publication> {
     for (let lost = 0; ; lost++) {
       try {
@@ -279,9 +366,10 @@ export class Log {
         if (publication.outcome === "stored" || message.expect === undefined) return publication;
       } catch (error) {
         const isAmbiguous = StoreBusy.is(error) || StoreUnavailable.is(error);
+        if (mayCome || lost > 0) doubt(error);
         if (!isAmbiguous || lost >= lostRepliesMax) throw error;
       }
-      const messages = await this.#port.read("jobs", this.#subjects.logFilter(jobId));
+      const messages = await this.#read(jobId);
       const { id } = eventOf(message);
       const own = messages.find((stored) => tellsOf(stored, id));
       if (own) return { outcome: "stored", seq: own.seq };
@@ -290,6 +378,14 @@ export class Log {
       if (lost >= lostRepliesMax) return conflict;
     }
   }
+}
+
+/** What a call weighs in a batch. */
+function weigh(items: readonly Appended[]): number {
+  let weight = 0;
+  for (const { message } of items)
+    weight += Math.max(message.body.length, batchLengthMax / batchMessagesMax);
+  return weight;
 }
 
 function isStored({ outcome }: EachPublication): boolean {

@@ -20,8 +20,15 @@ const measurementsKept = 8;
 /** What a message costs in a batch, once the batch itself is paid for: nothing goes to the disk for it alone. */
 const batchedMs = 0.03;
 
-/** Whatever is not measured seems a little cheaper each time, so that it is tried again. */
+/** With each stretch of messages alone a batch seems a little cheaper, so that it is tried again. */
 const fading = 0.99;
+
+/**
+ * Messages alone are tried again after so many batches, and before anything was measured. They are few: where each is
+ * brought to the disk, hundreds of them hold up everything else.
+ */
+const batchesBetweenTrials = 32;
+const trialMessages = 32;
 
 /** After so many messages their pace is taken, also if more are on their way. */
 const stretchMax = 200;
@@ -41,6 +48,8 @@ export class Pace {
   readonly #batches: number[] = [];
   #aloneMs = aloneFirstMs;
   #batchMs = batchFirstMs;
+  /** How many batches were sent since messages alone were last measured; at first as if that was long ago. */
+  #batchesSince = batchesBetweenTrials;
   /** How many messages are on their way one by one. */
   #underWay = 0;
   /** When the first of them was sent, or the last stretch ended, how many were under way then, and how many were stored since. */
@@ -59,8 +68,15 @@ export class Pace {
     return this.#aloneMs < quickMs || !this.#takesBatches;
   }
 
+  /** How many messages of a batch go one by one before it, to see how long that takes; mostly none. */
+  trialOf(size: number): number {
+    const isDue = this.#takesBatches && this.#batchesSince >= batchesBetweenTrials;
+    return isDue ? Math.min(size, trialMessages) : 0;
+  }
+
   /** Whether so many more messages are there one by one no later than as a batch. */
   goesAlone(count: number): boolean {
+    if (this.trialOf(count) > 0) return this.#underWay + count <= trialMessages;
     if (this.#takesBatches && this.#aloneMs < quickMs)
       return this.#underWay + count <= underWayQuickMax;
     const worthwhile = this.#batchMs / Math.max(this.#aloneMs - batchedMs, leastMs);
@@ -93,6 +109,7 @@ export class Pace {
     if (this.#stored > 1 && (isLong || this.#inherited === 0)) {
       const tookMs = Math.max((this.#monotonic() - this.#since) / this.#stored, leastMs);
       this.#aloneMs = quickest(this.#stretches, tookMs);
+      this.#batchesSince = 0;
       this.#batchMs *= fading;
     }
     this.#begin();
@@ -104,7 +121,7 @@ export class Pace {
     const value = await send();
     const elapsedMs = this.#monotonic() - sentAt;
     this.#batchMs = quickest(this.#batches, Math.max(elapsedMs - size * batchedMs, leastMs));
-    this.#aloneMs *= fading;
+    this.#batchesSince += 1;
     return value;
   }
 

@@ -1,6 +1,7 @@
 /**
  * What each user of a deployment has to be allowed, and no more, as a nats-server takes it: a service works on its own
- * jobs, the admin runtime on all of them, and an observer or operator asks the admin runtime.
+ * jobs, the admin runtime on all of them, and an observer or operator asks the admin runtime. Each listens for its answers at
+ * a place of its own.
  *
  * A server sends an answer wherever the asking user wants it, also where that user may not publish: permissions cannot
  * prevent that. Readers tell such an answer from an event and from a record, and believe an event only under its own
@@ -53,9 +54,9 @@ export function permissionsOf(scope: PermissionScope, role: Role): Permissions {
     case "admin":
       return adminPermissions(scope);
     case "observer":
-      return askerPermissions(scope, readCalls);
+      return askerPermissions(scope, role, readCalls);
     case "operator":
-      return askerPermissions(scope, [...readCalls, ...changeCalls]);
+      return askerPermissions(scope, role, [...readCalls, ...changeCalls]);
   }
 }
 
@@ -64,9 +65,24 @@ export function permissionsText(permissions: Permissions): string {
   return `permissions: ${JSON.stringify(permissions, null, 2)}`;
 }
 
-/** What the inboxes of a service begin with, or those of all who are none; no service can hear what another is sent. */
-export function inboxPrefix(prefix: string, service?: string): string {
-  return `_INBOX.${prefix}.${service === undefined ? "_all" : tokenOf(service)}`;
+/** Whose inboxes are meant: those of a service, by its name, or those of a role that is none. */
+export type InboxOwner = string | Exclude<Role, { readonly kind: "service" }>;
+
+/**
+ * What the inboxes of a user begin with; without an owner, those of whoever may read everything. Nobody can hear what
+ * another is sent: a process that opens a projection is sent all records, and some of them hold secrets.
+ *
+ * @example
+ * const connection = await connect({ servers, user, pass, inboxPrefix: inboxPrefix("mailing", { kind: "operator" }) });
+ */
+export function inboxPrefix(prefix: string, owner: InboxOwner = { kind: "admin" }): string {
+  return `_INBOX.${prefix}.${inboxToken(owner)}`;
+}
+
+/** No name of a service begins with `_`. */
+function inboxToken(owner: InboxOwner): string {
+  if (typeof owner === "string") return tokenOf(owner);
+  return owner.kind === "admin" ? "_all" : `_${owner.kind}`;
 }
 
 /** How the API is reached. Inside of a domain a server takes the subject that it has without one. */
@@ -188,7 +204,11 @@ function manageSubjects(api: string, stream: string): readonly string[] {
   ];
 }
 
-function askerPermissions({ prefix }: PermissionScope, calls: readonly string[]): Permissions {
+function askerPermissions(
+  { prefix }: PermissionScope,
+  asker: InboxOwner,
+  calls: readonly string[],
+): Permissions {
   return {
     publish: {
       allow: [
@@ -201,7 +221,7 @@ function askerPermissions({ prefix }: PermissionScope, calls: readonly string[])
     },
     subscribe: {
       allow: [
-        `${inboxPrefix(prefix)}.>`,
+        `${inboxPrefix(prefix, asker)}.>`,
         `${prefix}.jobs.>`,
         `${prefix}.notes.>`,
         `${prefix}.events.>`,

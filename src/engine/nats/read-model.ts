@@ -195,7 +195,7 @@ export class ReadModel {
   /** Waits until the projection has everything that is in the log now, or until that is enough. */
   async #catchUp(projection: Projection, enough?: AbortSignal): Promise<void> {
     const { url, clock } = this.#options;
-    const head = await this.#head();
+    const head = await this.#options.log.head();
     const patience = new AbortController();
     const callOff = clock.after(patienceMs, () => patience.abort());
     const signals = [this.#stop.signal, patience.signal, ...(enough ? [enough] : [])];
@@ -207,11 +207,6 @@ export class ReadModel {
     throw new StoreBusy({ url, message });
   }
 
-  async #head(): Promise<number> {
-    const { port, subjects } = this.#options;
-    return (await port.last("jobs", subjects.headFilter()))?.seq ?? 0;
-  }
-
   /** Whoever applies the log may rest, and hears that somebody waits. */
   #askForView(): void {
     const { port, subjects } = this.#options;
@@ -221,7 +216,7 @@ export class ReadModel {
   /** How the projection stands against the log. */
   async status(): Promise<ProjectionStatus> {
     const projection = await this.#opened();
-    return projection.status(await this.#head());
+    return projection.status(await this.#options.log.head());
   }
 
   /** Makes the view anew from the log; resolves when it has come to where the log is now. */
@@ -230,7 +225,7 @@ export class ReadModel {
     await projection.clear();
     this.#lead?.abort();
     this.#askForView();
-    const head = await this.#head();
+    const head = await this.#options.log.head();
     await this.#rests.awake(() => projection.reached(head, this.#stop.signal));
   }
 

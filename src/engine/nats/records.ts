@@ -3,9 +3,12 @@
  * so that a service can be permitted to touch its own records only.
  */
 import type { Json } from "../../core/json.js";
+import { StoreBusy } from "../errors.js";
 import { tokenOf } from "../event-text.js";
 import type { RecordWrite, StoredRecord, SwapOutcome } from "../record.js";
+import type { OwnWrites } from "./own-writes.js";
 import type { OutgoingMessage, Port, StoredMessage } from "./port.js";
+import { type Changed, casRoundsMax, RecordLines, type Rest, restMs } from "./record-lines.js";
 
 /** A record with its position in the bucket, which the next write compares with. */
 export interface PlacedRecord {
@@ -14,9 +17,6 @@ export interface PlacedRecord {
   /** The job for whose creation it was written; that may still be to come, or never come. */
   readonly ahead?: string;
 }
-
-/** How often a write looks again before it gives up. */
-export const casRoundsMax = 100;
 
 const operationHeader = "KV-Operation";
 const lifetimeHeader = "Nats-TTL";
@@ -34,24 +34,45 @@ export class Records {
   readonly #bucket: string;
   readonly #scope: string | undefined;
   readonly #now: () => number;
+  readonly #url: string;
+  readonly #lines: RecordLines<PlacedRecord>;
+  readonly #own: OwnWrites | null;
+  readonly #rest: Rest;
 
   constructor(options: {
+    readonly url: string;
     readonly port: Port;
     readonly bucket: string;
     /** The service whose records may be read; all of them without one. */
     readonly scope?: string | undefined;
     readonly now: () => number;
+    readonly rest: Rest;
+    /** Where the bucket has copies, what this process has stored in it. */
+    readonly own: OwnWrites | null;
   }) {
+    this.#own = options.own;
+    this.#rest = options.rest;
+    this.#url = options.url;
     this.#port = options.port;
     this.#bucket = options.bucket;
     this.#scope = options.scope;
     this.#now = options.now;
+    this.#lines = new RecordLines({
+      get: (id) => this.get(id),
+      put: (id, seen, body, expiresAt) => this.put(id, seen, body, expiresAt),
+      rest: options.rest,
+      busy: (id) => this.busy(`Others changed the record ${id}`),
+    });
   }
 
   /** A record as it is now. */
   async get(id: string): Promise<PlacedRecord> {
-    const message = await this.#port.last("records", this.#subject(id));
-    return message ? this.read(message) : { record: null, seq: 0 };
+    for (let looks = 0; ; looks++) {
+      const message = await this.#port.last("records", this.#subject(id));
+      if (!this.#own?.isBehind(id, message?.seq ?? 0))
+        return message ? this.read(message) : { record: null, seq: 0 };
+      await this.#rest(restMs(looks));
+    }
   }
 
   /** The record of a kind and a name that is unique over all services. */
@@ -93,7 +114,9 @@ export class Records {
       expect: { filter: subject, seq: seen.seq },
     };
     const publication = await this.#port.publish("records", message);
-    return publication.outcome === "stored" ? { record, seq: publication.seq } : null;
+    if (publication.outcome !== "stored") return null;
+    this.#own?.stored(id, publication.seq);
+    return { record, seq: publication.seq };
   }
 
   /** What the server is told of a record besides: that it is gone, and when it may forget it. */
@@ -117,25 +140,22 @@ export class Records {
   }
 
   /**
-   * Changes a record until nobody is in between. `change` gives the new body, or the same one to leave it as it is.
-   * `expiry` says of a body when it may be forgotten. Gives what `change` last gave besides.
+   * Changes a record until nobody is in between, together with the other changes of this process that wait for it.
+   * `change` gives the new body, or the same one to leave it as it is; it may be called again, on another body. `expiry`
+   * says of a body when it may be forgotten. Gives what `change` last gave besides.
    */
-  async update<Body, Extra>(
+  update<Body, Extra>(
     id: string,
-    change: (
-      body: Body | null,
-    ) => Promise<{ body: Body | null; extra: Extra }> | { body: Body | null; extra: Extra },
-    expiry?: (body: Body) => number | undefined,
+    change: (body: Body | null) => Changed<Body, Extra>,
+    expiry: (body: Body) => number | undefined = () => undefined,
   ): Promise<Extra> {
-    for (let round = 0; round < casRoundsMax; round++) {
-      const seen = await this.get(id);
-      const before = (seen.record?.body ?? null) as Body | null;
-      const { body, extra } = await change(before);
-      if (body === before) return extra;
-      const expiresAt = body === null ? undefined : expiry?.(body);
-      if (await this.put(id, seen, body as Json | null, expiresAt)) return extra;
-    }
-    throw new Error(`Record ${id} was changed by others ${casRoundsMax} times in a row.`);
+    return this.#lines.update(id, change, expiry);
+  }
+
+  /** The fault of a call that others were in the way of, for as long as a call waits. */
+  busy(what: string): StoreBusy {
+    const message = `${what} again and again, so that this call did not get its turn. Try again.`;
+    return new StoreBusy({ url: this.#url, message });
   }
 
   /** Where all records lie that may be read. */

@@ -4,8 +4,10 @@
  */
 import type { EventOf } from "../../core/event.js";
 import type { Job } from "../../core/job.js";
-import { messageOf } from "./entry.js";
+import { type LoggedJob, messageOf } from "./entry.js";
+import { type HeldDeleted, heldRecordId } from "./held-deleted.js";
 import type { Log } from "./log.js";
+import type { Records } from "./records.js";
 import type { Subjects } from "./subjects.js";
 
 /** What refusing needs of the engine. */
@@ -16,6 +18,23 @@ export interface RefusalContext {
   readonly newEventId: () => string;
   /** The name under which this process writes what follows from what others did. */
   readonly actor: EventOf<"deleted" | "ready">["actor"];
+}
+
+/**
+ * Moves a job on whose place is ahead of the log, so that the place may be taken away. Gives whether it may. One that was
+ * deleted while its worker runs keeps its place until that worker lets go.
+ */
+export async function giveUp(
+  context: RefusalContext & { readonly records: Records },
+  service: string,
+  id: string,
+  { job, lastSeq }: LoggedJob,
+): Promise<boolean> {
+  if (job !== null) return moveOn(context, job, lastSeq);
+  const { record } = await context.records.get(heldRecordId(service, id));
+  const held = record?.body as unknown as HeldDeleted | undefined;
+  if ((held?.until ?? 0) > context.now()) return false;
+  return refuseCreation(context, service, id, lastSeq);
 }
 
 /** Whoever is about to create the job has to look again. Gives whether nobody of its service was faster. */

@@ -11,10 +11,9 @@ import type { StoredRecord } from "../record.js";
 import type { CapPlace } from "./caps.js";
 import type { ReadJob } from "./entry.js";
 import { followUpOf, followUpPrefix, forgetFollowUp } from "./follow-ups.js";
-import { type HeldDeleted, heldRecordId } from "./held-deleted.js";
 import { isCurrent, type KeyMember, type KeyState, withHeld, withoutMember } from "./key-state.js";
 import type { EngineParts } from "./parts.js";
-import { moveOn, refuseCreation } from "./refusal.js";
+import { giveUp } from "./refusal.js";
 import { priorityLane } from "./subjects.js";
 
 /** How long a place may be ahead of the log before it is taken for one that never comes. */
@@ -166,13 +165,8 @@ export class Repair {
     { id, since }: Pick<KeyMember, "id" | "since">,
     logged: ReadJob,
   ): Promise<boolean> {
-    const { records, now } = this.#context;
-    if (since + aheadMaxMs > now()) return false;
-    if (logged.job !== null) return moveOn(this.#context, logged.job, logged.lastSeq);
-    const { record } = await records.get(heldRecordId(service, id));
-    const held = record?.body as unknown as HeldDeleted | undefined;
-    if ((held?.until ?? 0) > now()) return false;
-    return refuseCreation(this.#context, service, id, logged.lastSeq);
+    if (since + aheadMaxMs > this.#context.now()) return false;
+    return giveUp(this.#context, service, id, logged);
   }
 
   /** Whether a job's newest ticket is still to be acknowledged. Where no consumer is, nothing was. */

@@ -3,7 +3,7 @@
  * where something came in between the job is looked at again. Tickets that are old, or whose job cannot run now, are
  * acknowledged and dropped.
  */
-import { expiredEvent, startedEvent } from "../../core/decide.js";
+import { claimVerdict, expiredEvent, startedEvent } from "../../core/decide.js";
 import type { EventOf } from "../../core/event.js";
 import { evolve } from "../../core/evolve.js";
 import type { Actor, Job } from "../../core/job.js";
@@ -126,15 +126,16 @@ export class JobStarts {
   /** Stores the starts of jobs as they were found. One that fails does not take the others with it. */
   async #start(lane: StartLane, placed: readonly Placed[]): Promise<readonly ClaimedJob[]> {
     const starts: Start[] = [];
+    const again: Promise<ClaimedJob | null>[] = [];
     const actor = actorOf(lane);
     for (const each of placed) {
       const start = this.#startOf(lane, actor, each);
       if (start) starts.push(start);
+      else again.push(this.#startAgain(lane, each));
     }
-    if (starts.length === 0) return [];
-    const publications = await this.#context.log.appendEach(starts.map(({ item }) => item));
+    const publications =
+      starts.length === 0 ? [] : await this.#context.log.appendEach(starts.map(({ item }) => item));
     const jobs: ClaimedJob[] = [];
-    const again: Promise<ClaimedJob | null>[] = [];
     let failed: { readonly error: unknown } | null = null;
     for (let index = 0; index < starts.length; index++) {
       const publication = publications[index] as EachPublication;
@@ -155,13 +156,14 @@ export class JobStarts {
     return jobs;
   }
 
-  /** The start of a job as it was found. */
+  /** The start of a job as it was found; `null` if its deadline has come since. */
   #startOf({ caps, leaseMs, worker }: StartLane, actor: Actor, placed: Placed): Start | null {
     const { job, lastSeq } = placed.logged;
     if (job === null) return null;
     const { subjects, held, session, newEventId } = this.#context;
     // A clock may have gone back since the ticket was written; nothing starts before it is due.
     const now = Math.max(this.#context.now(), job.runAt);
+    if (claimVerdict(job, now) === "expire") return null;
     const event = startedEvent(job, { eventId: newEventId(), actor }, worker, now);
     const capIds = caps.length === 0 ? noCaps : caps.map(({ id }) => id);
     const sheet = held.enter(session);
@@ -199,8 +201,8 @@ export class JobStarts {
       }
       await this.#freePlaces(lane.caps, placed);
       if (verdict === "start") port.giveBack(placed);
-      if (verdict === "drop") await port.acknowledge([placed]);
       if (verdict === "expire" && logged.job) await this.#expire(lane, logged.job);
+      if (verdict === "drop" || verdict === "expire") await port.acknowledge([placed]);
       return null;
     }
     return null;

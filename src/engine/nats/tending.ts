@@ -4,18 +4,19 @@
  */
 import type { Projection } from "../projection/projection.js";
 import type { Advisories } from "./advisories.js";
+import { FirstFault } from "./first-fault.js";
 import type { Keys } from "./keys.js";
 import type { Log } from "./log.js";
 import { type News, Told } from "./news.js";
 import type { Port } from "./port.js";
 import type { Repair } from "./repair.js";
-import { priorityLane, type Subjects } from "./subjects.js";
+import type { Subjects } from "./subjects.js";
+import { Sweeper } from "./sweeping.js";
 
 /** The most jobs and keys that one look tends. */
 const tendMax = 500;
 
-/** How long a job may stand in line before its ticket is looked for, and how often that is done. */
-const standingMs = 60_000;
+/** How often advisories are acted on, and tickets looked for that were lost. */
 const sweepMs = 30_000;
 
 /** How often keys and caps are compared with the log. */
@@ -57,6 +58,7 @@ function isStill({ service, at, next }: Look, asked: string, now: number): boole
 /** The tending of one process. */
 export class Tending {
   readonly #context: TendingContext;
+  readonly #sweeper: Sweeper;
   /** Keyed jobs that compete for a slot since their time has come, with the version at which they began to. */
   readonly #competing = new Map<string, number>();
   /** When each kind of work was last done for each service. */
@@ -66,6 +68,7 @@ export class Tending {
 
   constructor(context: TendingContext) {
     this.#context = context;
+    this.#sweeper = new Sweeper(context);
   }
 
   /** Does what time has brought to a service; gives when it brings more. */
@@ -89,14 +92,24 @@ export class Tending {
     const due = await projection.dueTickets({ service }, now, tendMax + this.#competing.size);
     const fresh = due.filter(({ key, version }) => this.#competing.get(key.id) !== version);
     const chosen = fresh.slice(0, tendMax);
-    await Promise.all(chosen.map(({ key, version }) => this.#offer(key.id, version)));
+    const { keys, repair, advisories } = this.#context;
+    // What goes wrong with one job or one kind of work must not keep all others from being done.
+    const faults = new FirstFault();
+    const offers = chosen.map(
+      ({ key, version }) =>
+        () =>
+          this.#offer(key.id, version),
+    );
+    await Promise.all(offers.map((offer) => faults.attempt(offer)));
     for (const hash of await projection.lapsedKeys(service, now, tendMax))
-      await this.#context.keys.tend(service, hash);
-    if (this.#isTime("repair", service, repairMs)) await this.#context.repair.repair(service);
+      await faults.attempt(() => keys.tend(service, hash));
+    if (this.#isTime("repair", service, repairMs))
+      await faults.attempt(() => repair.repair(service));
     if (this.#isTime("sweep", service, sweepMs)) {
-      await this.#context.advisories.act(service);
-      await this.#sweep(projection, service, now);
+      await faults.attempt(() => advisories.act(service));
+      await faults.attempt(() => this.#sweeper.sweep(projection, service, now));
     }
+    faults.rethrow();
     if (fresh.length > chosen.length) return now;
     return projection.nextDueAt({ service }, now);
   }
@@ -119,23 +132,5 @@ export class Tending {
     if (this.#competing.size >= rememberedMax) this.#competing.clear();
     this.#competing.set(id, version);
     await keys.tend(job.service, job.key.hash);
-  }
-
-  /** A ticket that was acknowledged while its job could still be claimed is gone, and a new one is written. */
-  async #sweep(projection: Projection, service: string, now: number): Promise<void> {
-    const { port, subjects, log, keys } = this.#context;
-    const floors = new Map<string, Promise<number | null>>();
-    for (const standing of await projection.longStanding(service, now - standingMs, tendMax)) {
-      const consumer = subjects.consumer(standing, priorityLane(standing.priority));
-      const asked = floors.get(consumer) ?? port.acknowledgedUpTo(consumer);
-      floors.set(consumer, asked);
-      const floor = await asked;
-      if (floor === null) continue;
-      const { job, ticketSeq } = await log.load(standing.id);
-      const waits = job?.state === "pending" || job?.state === "retry";
-      if (!waits || ticketSeq > floor) continue;
-      if (job.key) await keys.join(job);
-      if (!job.key || (await keys.hasSlot(job))) await keys.ticket(job.id, "swept");
-    }
   }
 }

@@ -10,6 +10,8 @@ export interface Address {
   /** How errors and logs name the store: without user, password and settings. */
   readonly where: string;
   readonly schema: string;
+  /** Whom rights are to be granted to; empty where the URL does not say. */
+  readonly user: string;
   readonly poolMax: number;
 }
 
@@ -32,7 +34,7 @@ export function addressOf(given: string): Address {
     throw refuse(`poolMax in the URL must be a whole number from 2 to ${poolMaxLimit}.`);
   url.searchParams.delete("schema");
   url.searchParams.delete("poolMax");
-  return { connectionString: url.href, where, schema, poolMax };
+  return { connectionString: url.href, where, schema, user: userOf(url), poolMax };
 }
 
 function parse(given: string): URL {
@@ -42,5 +44,13 @@ function parse(given: string): URL {
     const message =
       "The URL of the PostgreSQL store cannot be read; it looks like postgres://user:password@host:5432/database.";
     throw new StoreUnavailable({ url: "postgres:", message });
+  }
+}
+
+function userOf({ username }: URL): string {
+  try {
+    return decodeURIComponent(username);
+  } catch {
+    return username;
   }
 }

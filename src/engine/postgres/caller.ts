@@ -10,7 +10,7 @@ import {
 import type { SqlRow } from "../sql/statement.js";
 import type { AsyncTransaction, CallerTransaction, StatementRow } from "../transaction.js";
 import type { Database, Session } from "./driver.js";
-import { codeOf, isPassing } from "./faults.js";
+import { codeOf, detailOf, grants, isPassing } from "./faults.js";
 import { storable } from "./storable.js";
 
 /**
@@ -18,6 +18,21 @@ import { storable } from "./storable.js";
  * of one would otherwise undo what another has reported as done.
  */
 const lastWork = new WeakMap<object, Promise<unknown>>();
+
+/** What is known of a transaction before it is used. */
+interface OpenTransaction {
+  readonly xid: string;
+  readonly user: string;
+  /** Whether its user may read the table that says which store this is; null where there is none. */
+  readonly permitted: boolean | null;
+}
+
+/** The catalog, because a look by name fails for whoever may not use the schema. */
+const look = `SELECT pg_current_xact_id()::text AS xid, current_user::text AS role, (
+    SELECT (has_schema_privilege(space.oid, 'USAGE') AND has_table_privilege(place.oid, 'SELECT'))::text
+    FROM pg_namespace AS space JOIN pg_class AS place ON place.relnamespace = space.oid
+    WHERE space.nspname = ? AND place.relname = ?
+  ) AS permitted`;
 
 /** Runs work in transactions that the caller began and will end. */
 export class Callers {
@@ -48,10 +63,14 @@ export class Callers {
     work: (session: Session, xid: string) => Promise<Value>,
   ): Promise<Value> {
     const session = this.#session(tx);
+    let user = "";
     try {
-      return await work(session, await this.#check(session));
+      this.#database.checkVersion();
+      const open = await this.#look(session);
+      user = open.user;
+      return await work(session, await this.#check(session, open));
     } catch (error) {
-      throw this.#faultOf(error);
+      throw await this.#faultOf(error, user);
     }
   }
 
@@ -66,14 +85,26 @@ export class Callers {
     };
   }
 
+  /**
+   * What the transaction sees of the store, asked in a way that never fails: a statement that does would undo what the caller
+   * has done before.
+   */
+  async #look(session: Session): Promise<OpenTransaction> {
+    const { home, schema } = this.#database;
+    const [seen] = await session.execute({ sql: look, values: [schema, home] });
+    const { xid, role, permitted } = seen ?? {};
+    return {
+      xid: String(xid),
+      user: String(role),
+      permitted: permitted === null || permitted === undefined ? null : permitted === "true",
+    };
+  }
+
   /** Refuses a client without an open transaction and one of another database; gives the transaction's id. */
-  async #check(session: Session): Promise<string> {
-    const { home, storeTable, storeId, where } = this.#database;
-    const [first] = await session.execute({
-      sql: "SELECT to_regclass(?)::text AS found, pg_current_xact_id()::text AS xid",
-      values: [storeTable],
-    });
-    const [second] = first?.found
+  async #check(session: Session, { xid, user, permitted }: OpenTransaction): Promise<string> {
+    const { home, storeId, where } = this.#database;
+    if (permitted === false) throw this.#notPermitted(user);
+    const [second] = permitted
       ? await session.execute({
           sql: `SELECT id, pg_current_xact_id()::text AS xid FROM ${home}`,
           values: [],
@@ -84,18 +115,27 @@ export class Callers {
       const message = `The transaction is of another database than ${what} in ${where}; begin it on a client of that database.`;
       throw new TransactionRefused({ reason: "another_store", message });
     }
-    if (first?.xid !== second?.xid) {
+    if (xid !== second?.xid) {
       const message =
         "No transaction is open on this client; begin one before, and commit it afterwards.";
       throw new TransactionRefused({ reason: "not_open", message });
     }
-    return String(second?.xid);
+    return xid;
   }
 
-  #faultOf(error: unknown): Error {
+  #notPermitted(user: string, detail?: string): TransactionRefused {
+    const { home, schema, where } = this.#database;
+    const what = home === "store" ? "the jobs" : "the outbox";
+    const said = detail === undefined ? "" : ` (${detail})`;
+    const message = `The transaction's user "${user}" lacks rights on the schema "${schema}" of ${where}, which holds ${what}${said}. Its owner grants them: ${grants(schema, user)}`;
+    return new TransactionRefused({ reason: "not_permitted", message });
+  }
+
+  async #faultOf(error: unknown, user: string): Promise<Error> {
     if (isStoreError(error) || isTransactionError(error)) return error;
     const code = codeOf(error);
     const detail = error instanceof Error ? error.message : String(error);
+    if (code === "42501") return this.#notPermitted(user, detailOf(error));
     if (isPassing(error) || code === "55P03") {
       const message = `Another transaction got in the way (${detail}). Roll the transaction back and run it again.`;
       return new TransactionConflict(code === "" ? { message } : { message, code });
@@ -108,8 +148,7 @@ export class Callers {
       const message = "The transaction may only read; begin one that may write.";
       return new TransactionRefused({ reason: "read_only", message });
     }
-    if (/^[0-9A-Z]{5}$/.test(code) && !/^(08|57P)/.test(code))
-      return this.#database.storeError(error);
+    if (/^[0-9A-Z]{5}$/.test(code) && !/^(08|57P)/.test(code)) return this.#database.faultOf(error);
     const message = `The client of the transaction cannot be used (${detail}); it may be closed or given back already.`;
     return new TransactionRefused({ reason: "closed", message });
   }

@@ -2,6 +2,7 @@
  * Notices when transactions of callers have committed, by asking the server what became of them.
  * So nothing has to be hooked into the caller's client, and hints go out only after the commit.
  */
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Clock } from "../clock.js";
 import { arrays, type Step } from "../sql/statement.js";
 import { array, list } from "./text.js";
@@ -9,6 +10,9 @@ import { array, list } from "./text.js";
 /** How soon to ask first, and how rarely at most. */
 const askMinMs = 1;
 const askMaxMs = 250;
+
+/** How long the last question may take, in real time: the server is as real, whatever clock the store was given. */
+const lastAskMaxMs = 1_000;
 
 /** The most transactions that are watched; more than these are left to everybody's own polling. */
 const watchedMax = 10_000;
@@ -30,14 +34,16 @@ export class CommitWatch {
   readonly #options: CommitWatchOptions;
   readonly #watched = new Map<string, Watched>();
   #isAsking = false;
+  #isClosed = false;
   #callOff: (() => void) | undefined;
 
   constructor(options: CommitWatchOptions) {
     this.#options = options;
   }
 
-  /** Calls back when the transaction has committed, and never if it is rolled back. */
+  /** Calls back when the transaction has committed, and never if it is rolled back or outlives the watch. */
   add(xid: string, call: () => void): void {
+    if (this.#isClosed) return;
     const known = this.#watched.get(xid);
     if (known) known.calls.push(call);
     if (known || this.#watched.size >= watchedMax) return;
@@ -46,15 +52,18 @@ export class CommitWatch {
     this.#askLater();
   }
 
-  /** Asks no more. */
-  close(): void {
+  /** Asks once more, because a commit right before the end would otherwise be told to nobody; then no more. */
+  async close(): Promise<void> {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
     this.#callOff?.();
+    if (this.#watched.size > 0) await this.#askLast();
     this.#watched.clear();
   }
 
   #askLater(): void {
     this.#callOff?.();
-    if (this.#isAsking || this.#watched.size === 0) return;
+    if (this.#isAsking || this.#isClosed || this.#watched.size === 0) return;
     const { clock } = this.#options;
     const next = Math.min(...[...this.#watched.values()].map(({ askAt }) => askAt));
     this.#callOff = clock.after(next - clock.monotonic(), () => void this.#ask());
@@ -74,6 +83,16 @@ export class CommitWatch {
     }
     this.#isAsking = false;
     this.#askLater();
+  }
+
+  /** A server that does not answer is not waited for: hints may be lost. */
+  async #askLast(): Promise<void> {
+    const asked = this.#options.run(statusOf([...this.#watched.keys()])).catch(() => []);
+    const waiting = new AbortController();
+    const tooLong = sleep(lastAskMaxMs, [], { signal: waiting.signal }).catch(() => []);
+    const answers = await Promise.race([asked, tooLong]);
+    waiting.abort();
+    for (const [xid, status] of answers) this.#learn(xid, status);
   }
 
   #learn(xid: string, status: string | null): void {

@@ -2,9 +2,11 @@
  * How PostgreSQL is written to: many transactions at once, so that positions come from a sequence
  * and whoever looks for a place of a key or at a record locks it first.
  */
+import { recordId } from "../record.js";
 import { insertJobAs } from "../sql/create.js";
 import { eventColumns } from "../sql/rows.js";
 import type { Dialect } from "../sql/transaction.js";
+import { refuseLocked } from "./job-lock.js";
 import { readLaterOf } from "./read.js";
 import { keepRoundsOfEnd, keepRoundsOfLease } from "./rounds.js";
 
@@ -28,9 +30,7 @@ export const postgresDialect: Omit<Dialect, "removeLog"> = {
   keepLogOfEnd: keepRoundsOfEnd,
   forUpdate: "FOR UPDATE SKIP LOCKED",
   forKeyShare: "FOR KEY SHARE",
-  *refuseLocked(jobId) {
-    yield { sql: "SELECT id FROM leases WHERE id = ? FOR UPDATE NOWAIT", values: [jobId] };
-  },
+  refuseLocked,
   *lockKey(hash) {
     // The first job of a key makes its row; until then an empty one stands in for it.
     yield {
@@ -42,6 +42,14 @@ export const postgresDialect: Omit<Dialect, "removeLog"> = {
     };
     const sql = "SELECT hash FROM keys WHERE hash = ? FOR UPDATE";
     yield { sql, values: [hash], planned: true, silent: true };
+  },
+  *lockCircles() {
+    // An update instead of a lock, so that a transaction of the caller's that sees less than what was stored before it fails.
+    yield {
+      sql: `INSERT INTO records (id, version, body) VALUES (?, 1, 'null')
+        ON CONFLICT (id) DO UPDATE SET body = excluded.body`,
+      values: [recordId.circles],
+    };
   },
   *lockRecord(id) {
     // A record that is not there cannot be locked, so one that has run out stands in for it.

@@ -11,6 +11,7 @@ import { Connections, idleTimeoutMs, type Purpose } from "./connections.js";
 import { CreateConnection } from "./create-connection.js";
 import { isConnectionLoss, storeError } from "./faults.js";
 import { migrate } from "./migrate.js";
+import { NewerSchema } from "./newer-schema.js";
 import { plannedQueries } from "./planned-query.js";
 import { ServerClock } from "./server-clock.js";
 import { storable } from "./storable.js";
@@ -78,6 +79,8 @@ export class Database {
   readonly #pool: Pool;
   readonly #connections: Connections;
   readonly #creating: CreateConnection;
+  /** None where there are no versions. */
+  readonly #newer: NewerSchema | null;
   readonly #clock = new ServerClock();
   readonly #given: (() => number) | null;
   readonly #texts: StatementTexts;
@@ -119,8 +122,11 @@ export class Database {
     this.#pool.on("error", () => {});
     this.#connections = new Connections(this.#pool, address.poolMax);
     this.#creating = new CreateConnection(this.#connections);
+    this.#newer =
+      home === "store" ? new NewerSchema(address, (text) => this.#pool.query(text)) : null;
     this.#pool.on("connect", (client) => {
       if (this.#isDirect) void settle(client).catch(() => {});
+      if (this.#storeId !== "") this.#newer?.connected(client);
     });
   }
 
@@ -129,11 +135,11 @@ export class Database {
     return this.#address.where;
   }
 
-  /** The table that says which store this is, and what it says. */
-  get storeTable(): string {
-    return `"${this.#address.schema}".${this.home}`;
+  get schema(): string {
+    return this.#address.schema;
   }
 
+  /** What the table `home` says about which store this is. */
   get storeId(): string {
     return this.#storeId;
   }
@@ -172,7 +178,7 @@ export class Database {
 
   /** Sends a notification. */
   async notify(notice: Notice): Promise<void> {
-    if (this.#isClosed) throw this.#closed();
+    this.#checkUsable();
     const client = await this.#connections.take();
     try {
       await this.#ask(client, notification(notice));
@@ -188,7 +194,7 @@ export class Database {
    * connection and without waiting for the answer in between.
    */
   async runAndNotify<Value>(step: Step<Value>, notice: Notice | null): Promise<Value> {
-    if (this.#isClosed) throw this.#closed();
+    this.#checkUsable();
     const since = performance.now();
     const taken = this.#creating.take();
     const client = taken instanceof Promise ? await taken : taken;
@@ -281,7 +287,7 @@ export class Database {
     purpose: Purpose | undefined,
     use: (client: PoolClient) => Promise<Value>,
   ): Promise<Value> {
-    if (this.#isClosed) throw this.#closed();
+    this.#checkUsable();
     const taken = this.#connections.take(purpose);
     const client = taken instanceof Promise ? await taken : taken;
     let lost: Error | undefined;
@@ -381,17 +387,31 @@ export class Database {
   }
 
   #guard<Value>(work: () => Promise<Value>): Promise<Value> {
-    return this.#isClosed ? Promise.reject(this.#closed()) : work();
+    try {
+      this.#checkUsable();
+    } catch (error) {
+      return Promise.reject(error);
+    }
+    return work();
   }
 
-  #closed(): StoreClosed {
+  /** Refuses what comes after a newer schema was met. */
+  checkVersion(): void {
+    this.#newer?.check();
+  }
+
+  #checkUsable(): void {
+    this.checkVersion();
+    if (!this.#isClosed) return;
     const message = "The store was closed before this call was carried out.";
-    return new StoreClosed({ url: this.#address.where, message });
+    throw new StoreClosed({ url: this.#address.where, message });
   }
 
-  /** What a caller sees of a fault. */
-  storeError(error: unknown): StoreError {
-    return storeError(error, this.#address.where);
+  /** What a caller sees of a fault. One that means that the schema is not as expected is looked into. */
+  async faultOf(error: unknown): Promise<StoreError> {
+    return this.#newer && !this.#isClosed
+      ? this.#newer.faultOf(error)
+      : storeError(error, this.#address);
   }
 }
 

@@ -16,10 +16,10 @@ import type {
   FeedExtent,
   FeedItem,
   HeldLease,
+  JobHold,
   LoadedJob,
   RenewOutcome,
   SyncStore,
-  TokenLease,
   WakeTopic,
 } from "../engine.js";
 import { StoreClosed, TransactionRefused } from "../errors.js";
@@ -122,9 +122,9 @@ class PostgresEngine implements Engine {
   }
 
   provision(): Promise<void> {
-    this.#provisioned ??= this.#database.provision().catch((error: unknown) => {
+    this.#provisioned ??= this.#database.provision().catch(async (error: unknown) => {
       this.#provisioned = null;
-      throw this.#database.storeError(error);
+      throw await this.#database.faultOf(error);
     });
     return this.#provisioned;
   }
@@ -195,9 +195,9 @@ class PostgresEngine implements Engine {
     return isPlain.map((isEnd) => (isEnd ? nextEnd : nextOther).next().value as AppendOutcome);
   }
 
-  async hold(lease: TokenLease, tx: CallerTransaction): Promise<boolean> {
+  async hold(hold: JobHold, tx: CallerTransaction): Promise<boolean> {
     this.#checkOpen();
-    return this.#enlisted.hold(lease, tx);
+    return this.#enlisted.hold(hold, tx);
   }
 
   within(): SyncStore {
@@ -284,7 +284,7 @@ class PostgresEngine implements Engine {
   }
 
   async #end(): Promise<void> {
-    this.#commitWatch.close();
+    await this.#commitWatch.close();
     await this.#writer.idle();
     await this.#wake.close();
     this.#commits.ring();
@@ -304,7 +304,7 @@ class PostgresEngine implements Engine {
     try {
       return await this.#database.run(step);
     } catch (error) {
-      throw this.#database.storeError(error);
+      throw await this.#database.faultOf(error);
     }
   }
 

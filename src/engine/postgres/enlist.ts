@@ -3,7 +3,7 @@
  * What such a transaction does is told to others only after it has committed.
  */
 import { fold } from "../../core/evolve.js";
-import type { AppendOutcome, Change, LoadedJob, TokenLease } from "../engine.js";
+import type { AppendOutcome, Change, JobHold, LoadedJob } from "../engine.js";
 import { appendChange, settleChange } from "../sql/append.js";
 import { flatChange } from "../sql/change.js";
 import { isPlainCreate, plainCreate } from "../sql/plain.js";
@@ -14,6 +14,7 @@ import { Callers, undo } from "./caller.js";
 import type { CommitWatch } from "./commit-watch.js";
 import { type Database, run } from "./driver.js";
 import { codeOf, isPassing } from "./faults.js";
+import { lockJob } from "./job-lock.js";
 import { createPlain } from "./plain-create.js";
 import { readLogs } from "./read.js";
 import { refuseOldSnapshot } from "./shared-leases.js";
@@ -79,12 +80,13 @@ export class Enlisted {
     });
   }
 
-  /** Locks the lease of a token until the transaction ends. */
-  async hold({ job, token }: TokenLease, given: CallerTransaction): Promise<boolean> {
+  /** Locks the lease of a token, or without one the job wherever it stands, until the transaction ends. */
+  async hold({ job, token }: JobHold, given: CallerTransaction): Promise<boolean> {
+    if (token === undefined) return this.#holdAnywhere(job.id, given);
     const { writer } = this.#options;
     await writer.ownLeases([{ id: job.id, token }]);
     return this.#callers.use(given, async (session) => {
-      const sql = "SELECT id FROM leases WHERE id = ? AND token = ? FOR UPDATE";
+      const sql = "SELECT id FROM leases WHERE id = ? AND token = ? FOR NO KEY UPDATE";
       const look = async () => (await session.execute({ sql, values: [job.id, token] })).length > 0;
       if (await look()) return true;
       // Another process may have claimed it, or spread its lease just now.
@@ -95,16 +97,35 @@ export class Enlisted {
     });
   }
 
+  async #holdAnywhere(id: string, given: CallerTransaction): Promise<boolean> {
+    for (let tries = 0; tries < triesMax; tries++) {
+      // A claim may give it a lease that it shares, and such a one cannot be locked for one job.
+      await this.#options.writer.ownLeases([{ id, token: undefined }]);
+      if (await this.#perform([], given, (tx) => lockJob(tx, id))) return true;
+    }
+    await this.#callers.use(given, (session) => run(session, refuseOldSnapshot([id])));
+    return false;
+  }
+
   async #write<Value>(
     changes: readonly Change[],
     given: CallerTransaction,
     operation: (tx: PostgresTransaction) => Step<Value>,
   ): Promise<Value> {
-    const { writer, commitWatch } = this.#options;
     const existing = changes.filter(({ event }) => event.name !== "created");
-    await writer.ownLeases(
+    await this.#options.writer.ownLeases(
       existing.map(({ job, expect }) => ({ id: job.id, token: expect.token })),
     );
+    return this.#perform(changes, given, operation);
+  }
+
+  /** Carries out an operation that stores these changes, behind a savepoint, and again where others got in its way. */
+  async #perform<Value>(
+    changes: readonly Change[],
+    given: CallerTransaction,
+    operation: (tx: PostgresTransaction) => Step<Value>,
+  ): Promise<Value> {
+    const { writer, commitWatch } = this.#options;
     return this.#callers.use(given, async (session, xid) => {
       await writer.knowLanes(changes, session);
       for (let tries = 1; ; tries++) {

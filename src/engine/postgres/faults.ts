@@ -44,7 +44,26 @@ export function isConnectionLoss(error: unknown): boolean {
   return code === "" || !/^[0-9A-Z]{5}$/.test(code) || /^(08|57P)/.test(code);
 }
 
-type Say = (where: string, detail: string) => string;
+/** What errors name: the server without secrets, the schema there, and who asks for it. */
+export interface Place {
+  readonly where: string;
+  readonly schema: string;
+  /** Empty where the URL does not say. */
+  readonly user: string;
+}
+
+/** The statements that let a user work with a schema that somebody else has made. */
+export function grants(schema: string, user: string): string {
+  const role = user === "" ? "the user" : `"${user.replaceAll('"', '""')}"`;
+  const rights = [
+    `USAGE ON SCHEMA "${schema}"`,
+    `SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA "${schema}"`,
+    `USAGE ON ALL SEQUENCES IN SCHEMA "${schema}"`,
+  ];
+  return rights.map((right) => `GRANT ${right} TO ${role};`).join(" ");
+}
+
+type Say = (where: string, detail: string, place: Place) => string;
 
 const rules: readonly {
   readonly codes: RegExp;
@@ -69,8 +88,8 @@ const rules: readonly {
   {
     codes: /^42501$/,
     kind: StoreUnavailable,
-    say: (where, detail) =>
-      `The user lacks a right on ${where} (${detail}). Grant it: CREATE on the database lets Millrace make its own schema.`,
+    say: (where, detail, { schema, user }) =>
+      `The user lacks a right on the schema "${schema}" of ${where} (${detail}). Its owner grants what is needed: ${grants(schema, user)}`,
   },
   {
     codes: /^(3F000|42P01)$/,
@@ -112,13 +131,19 @@ const rules: readonly {
   },
 ];
 
-/** What a caller sees of a caught value. `where` names the server without secrets. */
-export function storeError(error: unknown, where: string): StoreError {
+/** What the server or the driver said, to go on with in a sentence. */
+export function detailOf(error: unknown): string {
+  return (error instanceof Error ? error.message : String(error)).replace(/[.\s]+$/, "");
+}
+
+/** What a caller sees of a caught value. */
+export function storeError(error: unknown, place: Place): StoreError {
   if (isStoreError(error)) return error;
+  const { where } = place;
   const code = codeOf(error);
-  const detail = (error instanceof Error ? error.message : String(error)).replace(/[.\s]+$/, "");
+  const detail = detailOf(error);
   for (const { codes, kind, say } of rules)
-    if (codes.test(code)) return new kind({ url: where, message: say(where, detail) });
+    if (codes.test(code)) return new kind({ url: where, message: say(where, detail, place) });
   if (code === "22021" || code === "22P05") {
     const message =
       "A text holds a NUL character, which PostgreSQL cannot store. Remove it from names, keys and contexts.";

@@ -70,7 +70,12 @@ export class Lanes {
 
   async #storeOne(lane: LaneParts): Promise<void> {
     const parts = { now: 0, eventId: () => "", lanes: this.numbers };
-    await this.#database.run(laneNumber(newTransaction(parts), lane));
+    try {
+      await this.#database.run(laneNumber(newTransaction(parts), lane));
+    } catch (error) {
+      // A transaction of the caller's may wait for this, and would take it for a fault of its own connection.
+      throw await this.#database.faultOf(error);
+    }
   }
 
   #busy(names: readonly string[]): StoreBusy {

@@ -12,7 +12,7 @@ const renew = `UPDATE leases SET until = i.until, heartbeat_at = i.at
     id: "text",
     token: "int",
     until: "bigint",
-  })}) AS i JOIN leases l ON l.id = i.id AND l.token = i.token ORDER BY l.id FOR UPDATE OF l SKIP LOCKED) AS i
+  })}) AS i JOIN leases l ON l.id = i.id AND l.token = i.token ORDER BY l.id FOR NO KEY UPDATE OF l SKIP LOCKED) AS i
   WHERE leases.ctid = i.place RETURNING leases.id, leases.token, leases.cancel`;
 
 type Renewed = readonly [id: string, token: number, cancel: number];

@@ -1,5 +1,5 @@
 /**
- * Locks the records and keys that the changes of a batch will need, in one order that all processes keep,
+ * Locks what the changes of a batch will need, in one order that all processes keep,
  * so that batches wait for each other and never in a circle.
  */
 import type { Change } from "../engine.js";
@@ -17,8 +17,14 @@ const insertKeys = `INSERT INTO keys (hash, service, type, key, max_active, max_
   SELECT hash, '', '', '', 0, 0, '', 0 FROM unnest(${array("text")}) AS i (hash) ON CONFLICT (hash) DO NOTHING`;
 const lockKeys = `SELECT hash FROM keys WHERE hash = ANY(${array("text")}) ORDER BY hash FOR UPDATE`;
 
-/** Locks records first, then keys, each in the order of their names. */
+/** Whether a change lets a continuation wait for others, so that it will look for a circle. */
+function looksForCircle({ follow = [] }: Change): boolean {
+  return follow.some(({ event }) => event.name === "created" && event.blockers.length > 0);
+}
+
+/** Locks what circles are looked for under, then records, then keys, each in the order of their names. */
 export function* lockInOrder(tx: PostgresTransaction, changes: readonly Change[]): Step<void> {
+  if (changes.some(looksForCircle)) yield* tx.dialect.lockCircles();
   const records = new Set<string>();
   const keys = new Set<string>();
   const jobs: string[] = [];

@@ -2,12 +2,17 @@
  * Brings a schema to the newest version, one process at a time, and refuses one that a newer Millrace has written.
  */
 import type { PoolClient } from "pg";
-import { StoreCorrupt, StoreTooNew } from "../errors.js";
+import { StoreCorrupt, StoreUnavailable } from "../errors.js";
 import type { Address } from "./address.js";
+import { codeOf, detailOf } from "./faults.js";
+import { tooNew } from "./newer-schema.js";
 import { migrations, projectionTables } from "./schema.js";
 
 /** Names the lock of those who migrate a schema, together with the schema. */
 export const lockSpace = 0x4d494c4c;
+
+/** The code of what a user may not do. */
+const lacksRight = "42501";
 
 /** What a schema is for: a store of jobs, or a projection of a log that is kept elsewhere. */
 type SchemaKind = "store" | "projection";
@@ -30,19 +35,52 @@ async function migrateUnderLock(
   address: Address,
   kind: SchemaKind,
 ): Promise<void> {
-  const { schema, where } = address;
-  const name = `"${schema}"`;
   await client.query("BEGIN");
   try {
-    await client.query("SELECT pg_advisory_xact_lock($1, hashtext($2))", [lockSpace, schema]);
+    await client.query("SELECT pg_advisory_xact_lock($1, hashtext($2))", [
+      lockSpace,
+      address.schema,
+    ]);
     const found = await versionOf(client, address, kind);
-    if (found > migrations.length) {
-      const known = migrations.length;
-      const message = `The schema ${name} of ${where} was written by a newer Millrace (schema ${found}; this one knows ${known}). Upgrade this process.`;
-      throw new StoreTooNew({ url: where, message, found, known });
-    }
-    await client.query(`CREATE SCHEMA IF NOT EXISTS ${name}`);
-    await client.query(`SET LOCAL search_path TO ${name}`);
+    const newer = tooNew(address, found);
+    if (newer) throw newer;
+    await makeSchema(client, address);
+    await makeTables(client, address, found, kind);
+    await client.query("COMMIT");
+  } catch (error) {
+    await client.query("ROLLBACK").catch(() => {});
+    throw error;
+  }
+}
+
+/**
+ * Makes the schema if there is none. PostgreSQL wants the right to create one even if it is there already, so that it is looked
+ * for first: who was given a schema needs no right on the database.
+ */
+export async function makeSchema(
+  client: PoolClient,
+  { schema, where }: Pick<Address, "schema" | "where">,
+): Promise<void> {
+  const { rows } = await client.query("SELECT 1 FROM pg_namespace WHERE nspname = $1", [schema]);
+  if (rows.length > 0) return;
+  try {
+    await client.query(`CREATE SCHEMA IF NOT EXISTS "${schema}"`);
+  } catch (error) {
+    if (codeOf(error) !== lacksRight) throw error;
+    const message = `The user may not make the schema "${schema}" of ${where} (${detailOf(error)}). Grant CREATE on the database, or make the schema and let the user own it.`;
+    throw new StoreUnavailable({ url: where, message });
+  }
+}
+
+/** Makes what is missing in a schema that is at a version. */
+async function makeTables(
+  client: PoolClient,
+  { schema, where }: Address,
+  found: number,
+  kind: SchemaKind,
+): Promise<void> {
+  try {
+    await client.query(`SET LOCAL search_path TO "${schema}"`);
     if (found === 0)
       await client.query(
         `CREATE TABLE store (id text NOT NULL DEFAULT gen_random_uuid()::text, version int NOT NULL);
@@ -51,10 +89,10 @@ async function migrateUnderLock(
     for (const migration of migrations.slice(found)) await client.query(migration);
     if (found === 0 && kind === "projection") await client.query(projectionTables);
     await client.query("UPDATE store SET version = $1", [migrations.length]);
-    await client.query("COMMIT");
   } catch (error) {
-    await client.query("ROLLBACK").catch(() => {});
-    throw error;
+    if (codeOf(error) !== lacksRight) throw error;
+    const message = `The user may not make or change tables in the schema "${schema}" of ${where} (${detailOf(error)}). Connect once as the owner of the schema, which brings it up to date for everybody.`;
+    throw new StoreUnavailable({ url: where, message });
   }
 }
 

@@ -10,7 +10,7 @@ import { type Address, addressOf } from "./address.js";
 import { asynchronous, Callers, undo } from "./caller.js";
 import { CommitWatch } from "./commit-watch.js";
 import { Database, loadDriver, run } from "./driver.js";
-import { lockSpace } from "./migrate.js";
+import { lockSpace, makeSchema } from "./migrate.js";
 import { array, list } from "./text.js";
 import { Wake } from "./wake.js";
 
@@ -79,7 +79,7 @@ class PostgresOutbox implements Outbox {
   }
 
   async close(): Promise<void> {
-    this.#commitWatch.close();
+    await this.#commitWatch.close();
     await this.#wake.close();
     await this.#database.close();
   }
@@ -88,7 +88,7 @@ class PostgresOutbox implements Outbox {
     try {
       return await work();
     } catch (error) {
-      throw this.#database.storeError(error);
+      throw await this.#database.faultOf(error);
     }
   }
 }
@@ -118,13 +118,15 @@ function* removeRows(numbers: readonly number[]): Step<void> {
 }
 
 /** Makes the tables if they are not there, one process at a time, and gives the id of the place. */
-async function makeTables(client: PoolClient, { schema }: Address): Promise<string> {
+async function makeTables(client: PoolClient, address: Address): Promise<string> {
+  const { schema } = address;
   const home = `"${schema}".outbox_home`;
   const found = await client.query("SELECT to_regclass($1)::text AS found", [home]);
   if (found.rows[0]?.found === null) {
     await client.query("BEGIN");
     try {
       await client.query("SELECT pg_advisory_xact_lock($1, hashtext($2))", [lockSpace, schema]);
+      await makeSchema(client, address);
       await client.query(tables(schema));
       await client.query("COMMIT");
     } catch (error) {
@@ -138,7 +140,6 @@ async function makeTables(client: PoolClient, { schema }: Address): Promise<stri
 
 function tables(schema: string): string {
   return `
-    CREATE SCHEMA IF NOT EXISTS "${schema}";
     -- What was created in transactions and is not published yet. Numbers are never used again.
     CREATE TABLE IF NOT EXISTS "${schema}".outbox (
       n bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -1,6 +1,7 @@
 /**
  * A transaction of the PostgreSQL store.
  */
+import { recordId } from "../record.js";
 import { removeEvents } from "../sql/log.js";
 import type { Step } from "../sql/statement.js";
 import type { Dialect, Transaction } from "../sql/transaction.js";
@@ -9,7 +10,7 @@ import { leaveRounds } from "./rounds.js";
 
 /** What operations of one transaction share, and what is left to do after it. */
 export interface PostgresTransaction extends Transaction {
-  /** Keys that this transaction has locked, which is until its end. */
+  /** Keys that this transaction has locked, which is until its end, and the record of circles if it has. */
   readonly locked: Set<string>;
   /** Keys that another transaction had locked: their next jobs are let in afterwards. */
   readonly late: Set<string>;
@@ -63,6 +64,11 @@ function dialectOf(locked: Set<string>, removed: number[]): Dialect {
       if (locked.has(hash)) return;
       yield* postgresDialect.lockKey(hash);
       locked.add(hash);
+    },
+    *lockCircles() {
+      if (locked.has(recordId.circles)) return;
+      yield* postgresDialect.lockCircles();
+      locked.add(recordId.circles);
     },
     *removeLog(n) {
       yield* removeEvents(n);

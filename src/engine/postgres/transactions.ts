@@ -102,7 +102,7 @@ export class Transactions {
     try {
       return { value: await this.again(operation) };
     } catch (error) {
-      const fault = this.#database.storeError(error);
+      const fault = await this.#database.faultOf(error);
       if (isOfOneItem(error)) return { fault };
       throw fault;
     }

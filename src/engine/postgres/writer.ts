@@ -3,6 +3,7 @@
  * (keys, records, leases that others hold) never holds up what does not. A batch is one transaction;
  * what fails in it is tried alone.
  */
+import { setTimeout as sleep } from "node:timers/promises";
 import type { EventOf } from "../../core/event.js";
 import { type BatchAnswer, Batcher } from "../batching.js";
 import type { Clock } from "../clock.js";
@@ -16,7 +17,7 @@ import {
   type RenewOutcome,
 } from "../engine.js";
 import type { RecordWrite, SwapOutcome } from "../record.js";
-import { appendChange, noteChange, settleChange } from "../sql/append.js";
+import { appendChange, settleChange } from "../sql/append.js";
 import { versionOf } from "../sql/caps.js";
 import { flatChange } from "../sql/change.js";
 import type { LaneParts } from "../sql/log.js";
@@ -32,11 +33,16 @@ import { createKeyed, type KeyedCreate } from "./keyed-create.js";
 import { Lanes } from "./lanes.js";
 import { renewLeases } from "./lease.js";
 import { lockInOrder } from "./lock-order.js";
+import { isOfHolder, type NoteAnswer, type PatientNote, storeNotes } from "./note.js";
 import { createAllFresh, createAllPlain, createPlain } from "./plain-create.js";
 import { unblockPlain } from "./plain-unblock.js";
 import { SharedLeases } from "./shared-leases.js";
 import type { PostgresTransaction } from "./transaction.js";
 import { type Hints, Transactions } from "./transactions.js";
+
+/** For how long a note waits for a transaction that is about to change its job, and how often it looks. */
+const noteWaitMaxMs = 5_000;
+const noteAgainMs = 10;
 
 /** Calls of one kind, each a list of items with a list of answers. */
 type Calls<Item, Answer> = Batcher<readonly Item[], readonly Answer[]>;
@@ -55,9 +61,11 @@ export class Writer {
   readonly #keyedCreates: Calls<KeyedCreate, AppendOutcome>;
   readonly #ends: Calls<Change, AppendOutcome>;
   readonly #appends: Calls<Change, AppendOutcome>;
+  readonly #locking: Calls<Change, AppendOutcome>;
+  readonly #commands: Calls<Change, AppendOutcome>;
   readonly #settles: Calls<Change, AppendOutcome>;
   readonly #unblocks: Calls<Change, AppendOutcome>;
-  readonly #notes: Calls<Change, boolean>;
+  readonly #notes: Calls<PatientNote, NoteAnswer>;
   readonly #renewals: Calls<HeldLease, RenewOutcome>;
   readonly #claimer: Claimer;
   readonly #ender: Ender;
@@ -76,6 +84,8 @@ export class Writer {
     this.#keyedCreates = calls((batch) => this.#createKeyedBatch(batch));
     this.#ends = calls((batch) => this.#endBatch(batch));
     this.#appends = calls((batch) => this.#appendBatch(batch, appendOne));
+    this.#locking = calls((batch) => this.#appendBatch(batch, appendOne));
+    this.#commands = calls((batch) => this.#appendBatch(batch, appendOne));
     this.#settles = calls((batch) => this.#appendBatch(batch, settleOne));
     this.#unblocks = calls((batch) => this.#unblockBatch(batch));
     this.#notes = calls((batch) => this.#noteBatch(batch));
@@ -84,7 +94,10 @@ export class Writer {
 
   /** How many calls wait for the batch of their kind that is under way. */
   get waiting(): number {
-    const kinds = [this.#creates, this.#ends, this.#appends, this.#settles, this.#unblocks];
+    const kinds = [
+      ...[this.#creates, this.#appends, this.#locking, this.#commands],
+      ...[this.#ends, this.#settles, this.#unblocks],
+    ];
     const changes = kinds.reduce((sum, { waiting }) => sum + waiting, 0);
     const keyed = this.#keyedCreates.waiting;
     return changes + keyed + this.#notes.waiting + this.#renewals.waiting;
@@ -102,7 +115,13 @@ export class Writer {
 
   /** Appends changes of any kind. */
   append(changes: readonly Change[]): Promise<readonly AppendOutcome[]> {
-    return this.#withLanes(lanesOf(changes), () => this.#appends.call(changes));
+    return this.#withLanes(lanesOf(changes), () => this.#appendsLike(changes).call(changes));
+  }
+
+  /** Records and keys may be locked for as long as a transaction of somebody's is open, and only who needs them waits. */
+  #appendsLike(changes: readonly Change[]): Calls<Change, AppendOutcome> {
+    if (changes.some(bringsLock)) return this.#locking;
+    return changes.every(({ event }) => event.name === "created") ? this.#appends : this.#commands;
   }
 
   /** Ends jobs under their tokens. */
@@ -120,9 +139,23 @@ export class Writer {
     return this.#track(this.#unblocks.call(changes));
   }
 
-  /** Stores notes. */
+  /** Stores notes; gives which of them the fold takes. */
   note(notes: readonly Change[]): Promise<readonly boolean[]> {
-    return this.#track(this.#notes.call(notes));
+    return this.#track(this.#note(notes));
+  }
+
+  /** A note waits for whoever is about to change its job, and holds up no other. Whoever takes too long is not waited for. */
+  async #note(notes: readonly Change[]): Promise<readonly boolean[]> {
+    const answers = new Map<Change, NoteAnswer>();
+    const since = performance.now();
+    for (let left = notes; left.length > 0; ) {
+      const isLate = performance.now() - since > noteWaitMaxMs;
+      const given = await this.#notes.call(left.map((note) => ({ note, isLate })));
+      for (const [index, note] of left.entries()) answers.set(note, given[index] ?? "ignored");
+      left = left.filter((note) => answers.get(note) === "locked");
+      if (left.length > 0) await sleep(noteAgainMs);
+    }
+    return notes.map((note) => answers.get(note) === "stored");
   }
 
   /** Extends leases. */
@@ -195,9 +228,10 @@ export class Writer {
         this.#underWay.delete(answered);
         return value;
       },
-      (error: unknown) => {
+      async (error: unknown) => {
+        const fault = await this.#database.faultOf(error);
         this.#underWay.delete(answered);
-        throw this.#database.storeError(error);
+        throw fault;
       },
     );
     this.#underWay.add(answered);
@@ -302,14 +336,27 @@ export class Writer {
     return outcomes;
   }
 
-  async #noteBatch(batch: readonly (readonly Change[])[]): Promise<Answers<boolean>> {
-    const stored = await this.#sharedLeases.on<Change, boolean>({
+  async #noteBatch(batch: readonly (readonly PatientNote[])[]): Promise<Answers<NoteAnswer>> {
+    const stored = await this.#sharedLeases.on<PatientNote, NoteAnswer>({
       items: batch.flat(),
-      idOf: idOfChange,
-      isDoubtful: (_, isStored) => !isStored,
-      perform: (notes) => this.#transactions.again((tx) => each(tx, notes, noteOne)),
+      idOf: ({ note }) => note.job.id,
+      isDoubtful: (_, answer) => answer === "ignored",
+      perform: (notes) => this.#storeNotes(notes),
     });
     return parted(batch, stored);
+  }
+
+  /** A note that not only who holds the job may write can wait for a key, and goes alone: nobody waits for its neighbours' jobs. */
+  async #storeNotes(notes: readonly PatientNote[]): Promise<readonly NoteAnswer[]> {
+    const store = (some: readonly PatientNote[]) =>
+      this.#transactions.again((tx) => storeNotes(tx, some));
+    const held = notes.filter(isOfHolder);
+    const answers = new Map<PatientNote, NoteAnswer | undefined>();
+    if (held.length > 0)
+      for (const [index, answer] of (await store(held)).entries())
+        answers.set(held[index] as PatientNote, answer);
+    for (const note of notes) if (!answers.has(note)) answers.set(note, (await store([note]))[0]);
+    return notes.map((note) => answers.get(note) ?? "ignored");
   }
 
   async #renewBatch(batch: readonly (readonly HeldLease[])[]): Promise<Answers<RenewOutcome>> {
@@ -341,7 +388,6 @@ function* createKeyedOne(tx: PostgresTransaction, change: KeyedCreate): Step<App
 }
 const settleOne: Perform<Change, AppendOutcome> = (tx, change) =>
   settleChange(tx, flatChange(change));
-const noteOne: Perform<Change, boolean> = (tx, note) => noteChange(tx, flatChange(note));
 
 function* each<Item, Answer>(
   tx: PostgresTransaction,
@@ -381,6 +427,12 @@ function parted<Item, Answer>(
     next += items.length;
     return { answer: answers.slice(start, next) };
   });
+}
+
+/** Whether a change locks a record, or the key of a job that it creates. */
+function bringsLock({ event, records, follow }: Change): boolean {
+  if (records !== undefined || (event.name === "created" && event.key !== undefined)) return true;
+  return follow?.some(bringsLock) ?? false;
 }
 
 /** The lane of the job that a plain create makes, to which nothing is added and of which nothing follows. */

@@ -102,7 +102,7 @@ export class PostgresProjectionStore implements ProjectionStore {
     try {
       return await work();
     } catch (error) {
-      throw this.#database.storeError(error);
+      throw await this.#database.faultOf(error);
     }
   }
 }

@@ -14,7 +14,7 @@ import type { Owner } from "./header.js";
 import { appliedLengthMax, appliedMax, type Entries, unpacked } from "./packed.js";
 import type { Reads } from "./reads.js";
 import type { ProjectionStore } from "./store.js";
-import type { DueTicket, StandingJob, TicketScope } from "./tickets.js";
+import type { DueTicket, StandingAsk, StandingJob, TicketScope } from "./tickets.js";
 import type { MirroredRecord, Writes } from "./writes.js";
 
 /** How long the lead is held. Whoever leads asks again several times within. */
@@ -165,9 +165,9 @@ export class Projection {
     return this.#read("lapsedKeys", { service, now, limit });
   }
 
-  /** The jobs of a service that have stood in line since a time, oldest first. */
-  longStanding(service: string, since: number, limit: number): Promise<readonly StandingJob[]> {
-    return this.#read("longStanding", { service, since, limit });
+  /** The jobs of a service that have stood in line since a time, oldest first, from one on. */
+  longStanding(ask: StandingAsk): Promise<readonly StandingJob[]> {
+    return this.#read("longStanding", ask);
   }
 
   /** Takes the lead, or goes on leading, for `leadMs`. Gives whether this process leads. */

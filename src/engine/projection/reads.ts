@@ -10,6 +10,7 @@ import {
   lapsedKeys,
   longStanding,
   nextDueAt,
+  type StandingAsk,
   type StandingJob,
   type TicketScope,
 } from "./tickets.js";
@@ -30,7 +31,7 @@ export interface Reads extends SharedReads {
     readonly answer: readonly string[];
   };
   longStanding: {
-    readonly ask: { readonly service: string; readonly since: number; readonly limit: number };
+    readonly ask: StandingAsk;
     readonly answer: readonly StandingJob[];
   };
 }
@@ -52,7 +53,7 @@ export function readItem(now: number, read: Read): Step<unknown> {
     case "lapsedKeys":
       return lapsedKeys(read.ask.service, read.ask.now, read.ask.limit);
     case "longStanding":
-      return longStanding(read.ask.service, read.ask.since, read.ask.limit);
+      return longStanding(read.ask);
     default:
       return readShared(now, read);
   }

@@ -80,8 +80,17 @@ export function* lapsedKeys(service: string, now: number, limit: number): Step<r
   return rows.map((row) => text(row, "hash"));
 }
 
-/** A job that may be claimed, with the lane that it stands in. */
+/** Which jobs that have stood in line since a time: the next of a service after one, by their numbers. */
+export interface StandingAsk {
+  readonly service: string;
+  readonly since: number;
+  readonly after: number;
+  readonly limit: number;
+}
+
+/** A job that may be claimed, with its number and the lane that it stands in. */
 export interface StandingJob {
+  readonly n: number;
   readonly id: string;
   readonly service: string;
   readonly queue: string;
@@ -91,17 +100,19 @@ export interface StandingJob {
 }
 
 /** The jobs of a service that have stood in line since a time, oldest first. */
-export function* longStanding(
-  service: string,
-  since: number,
-  limit: number,
-): Step<readonly StandingJob[]> {
+export function* longStanding({
+  service,
+  since,
+  after,
+  limit,
+}: StandingAsk): Step<readonly StandingJob[]> {
   const rows = yield {
-    sql: `SELECT r.id, l.service, l.queue, l.type, l.type_version, r.rank FROM ready r JOIN lanes l ON l.id = r.lane
-      WHERE l.service = ? AND r.updated_at < ? ORDER BY r.n LIMIT ?`,
-    values: [service, since, limit],
+    sql: `SELECT r.n, r.id, l.service, l.queue, l.type, l.type_version, r.rank FROM ready r JOIN lanes l ON l.id = r.lane
+      WHERE l.service = ? AND r.updated_at < ? AND r.n > ? ORDER BY r.n LIMIT ?`,
+    values: [service, since, after, limit],
   };
   return rows.map((row) => ({
+    n: int(row, "n"),
     id: text(row, "id"),
     service: text(row, "service"),
     queue: text(row, "queue"),

@@ -43,6 +43,7 @@ export const projectionDialect: Dialect = {
   forKeyShare: "",
   *refuseLocked() {},
   *lockKey() {},
+  *lockCircles() {},
   *lockRecord() {},
 };
 

@@ -10,9 +10,9 @@ import type { FlatChange } from "./change.js";
 import { createContinuation, createJob, isTaken } from "./create.js";
 import { moveOn } from "./place.js";
 import { blockingRecord, writeRecord } from "./records.js";
-import { keyOfScope, type Place, placeSlim, promoteKey, takeLease, takeWaiting } from "./slim.js";
+import { keyOfScope, placeSlim, promoteKey, takeLease, takeWaiting } from "./slim.js";
 import { int, intOrNull, type SqlRow, type Step, text } from "./statement.js";
-import type { Transaction } from "./transaction.js";
+import type { Place, Transaction } from "./transaction.js";
 
 const conflict: AppendOutcome = { outcome: "conflict" };
 const appended: AppendOutcome = { outcome: "appended" };
@@ -95,7 +95,7 @@ function* appendToJob(tx: Transaction, change: FlatChange): Step<AppendOutcome> 
     return yield* markLease(tx, change, row);
   const at = placeOf(row);
   if (change.lapse && !(yield* hasLapsed(tx, change))) return conflict;
-  if (change.expectToken === null) yield* tx.dialect.refuseLocked(change.id);
+  if (change.expectToken === null) yield* tx.dialect.refuseLocked(at);
   const waiting = change.expectToken === null ? yield* takeWaiting(at, change.expectVersion) : null;
   const taken =
     waiting ??
@@ -118,7 +118,7 @@ function* hasLapsed(tx: Transaction, change: FlatChange): Step<boolean> {
 
 /** Events that leave an active job active: a request to stop, a key that stays blocked. */
 function* markLease(tx: Transaction, change: FlatChange, row: SqlRow): Step<AppendOutcome> {
-  if (!change.lapse) yield* tx.dialect.refuseLocked(change.id);
+  if (!change.lapse) yield* tx.dialect.refuseLocked(placeOf(row));
   else if (!(yield* hasLapsed(tx, change))) return conflict;
   const mark = change.name === "keyBlocked" ? "blocked = 1" : "cancel = 1";
   const [marked] = yield {
@@ -198,7 +198,7 @@ function* deleteJob(tx: Transaction, change: FlatChange, row: SqlRow): Step<Appe
   };
   if (!locked) return conflict;
   if (row.state === null) {
-    yield* tx.dialect.refuseLocked(change.id);
+    yield* tx.dialect.refuseLocked(placeOf(row));
     const waiting = yield* takeWaiting(placeOf(row), change.expectVersion);
     const taken = waiting ?? (yield* takeLease(tx, change.id, change.expectVersion, undefined));
     if (!taken) return conflict;
@@ -230,7 +230,12 @@ export function* removeJob(tx: Transaction, row: SqlRow): Step<void> {
 }
 
 /** Notes that only the holder of the lease may write. */
-const heldNotes: ReadonlySet<string> = new Set(["progress", "logged", "emitted", "heartbeat"]);
+export const heldNotes: ReadonlySet<string> = new Set([
+  "progress",
+  "logged",
+  "emitted",
+  "heartbeat",
+]);
 
 /** Appends a note if the fold would accept it. */
 export function* noteChange(tx: Transaction, note: FlatChange): Step<boolean> {

@@ -2,6 +2,7 @@
  * Blockers in SQL: an edge for each job or chain that a job waits for. Nothing is written when a blocker ends;
  * the keeper finds the jobs that may go on from the side of those that wait.
  */
+import { CircleWalk } from "../../core/circle.js";
 import type { Blocker, JobState } from "../../core/job.js";
 import type { AppendOutcome } from "../engine.js";
 import { type BlockerRow, pageMax } from "../query.js";
@@ -14,12 +15,9 @@ import type { Transaction } from "./transaction.js";
 /** How many blockers are looked for or stored with one statement. */
 const chunkSize = 50;
 
-/** How many jobs and chains are looked at for a circle. */
-const circleWalkMax = 1_000;
-
 type Refusal = Extract<AppendOutcome, { outcome: "bad_blocker" }>;
 
-/** What keeps a job from waiting for its blockers: one does not exist, or waits for the job's own chain. */
+/** What keeps a job from waiting for its blockers: one does not exist, or waits for the job's own chain, or may do so. */
 export function* blockerRefusal(
   tx: Transaction,
   job: NewJob,
@@ -33,9 +31,16 @@ export function* blockerRefusal(
       return { outcome: "bad_blocker", reason: "missing", blockerId: missing };
   }
   // Only a job that joins a chain can be waited for before it exists.
-  if (job.chainId === null) return null;
-  const blockerId = yield* waitsForChain(blockers, job.chainId);
-  return blockerId === null ? null : { outcome: "bad_blocker", reason: "cycle", blockerId };
+  if (job.chainId === null || !(yield* isThere(job.chainId))) return null;
+  // Two that join chains at the same time may wait for each other's, and neither would see what the other is about to store.
+  yield* tx.dialect.lockCircles();
+  return yield* circleRefusal(job.chainId, blockers);
+}
+
+/** Whether a chain has jobs. Nobody can wait for one that has none. */
+function* isThere(chainId: string): Step<boolean> {
+  const sql = "SELECT id FROM jobs WHERE chain_id = ? LIMIT 1";
+  return (yield { sql, values: [chainId] }).length > 0;
 }
 
 /** Those of some ids that are known. Nobody removes their jobs before it is stored that another waits for them. */
@@ -53,28 +58,23 @@ function* knownIds(
   return known;
 }
 
-/** Walks from blocker to blocker, and gives the first of a job through which it would wait for its own chain. */
-function* waitsForChain(blockers: readonly Blocker[], chainId: string): Step<string | null> {
-  const seen = new Set<string>();
-  const next = blockers.map(({ jobId, chain }) => ({
-    id: jobId,
-    isChain: chain === true,
-    via: jobId,
-  }));
-  for (const { id, isChain, via } of next) {
-    if (isChain && id === chainId) return via;
-    const name = `${isChain}/${id}`;
-    if (seen.has(name) || seen.size >= circleWalkMax) continue;
-    seen.add(name);
+/** Walks from blocker to blocker, and refuses the first of a job through which it would wait for its own chain. */
+function* circleRefusal(chainId: string, blockers: readonly Blocker[]): Step<Refusal | null> {
+  const walk = new CircleWalk(chainId, blockers);
+  for (let next = walk.next(chunkSize); next.length > 0; next = walk.next(chunkSize)) {
+    const vias = new Map(next.map(({ jobId, via }) => [jobId, via]));
+    const column = next[0]?.chain ? "chain_id" : "id";
     const rows = yield {
-      sql: `SELECT b.blocker, b.chain FROM jobs j JOIN blockers b ON b.n = j.n
-        WHERE j.${isChain ? "chain_id" : "id"} = ? AND ${isOpen("j.n")}`,
-      values: [id],
+      sql: `SELECT j.${column} AS waiter, b.blocker, b.chain FROM jobs j JOIN blockers b ON b.n = j.n
+        WHERE j.${column} IN (${next.map(() => "?").join(",")}) AND ${isOpen("j.n")}`,
+      values: [...vias.keys()],
     };
-    for (const row of rows)
-      next.push({ id: text(row, "blocker"), isChain: int(row, "chain") === 1, via });
+    for (const row of rows) {
+      const blocker = { jobId: text(row, "blocker"), chain: int(row, "chain") === 1 };
+      walk.reach(blocker, vias.get(text(row, "waiter")) ?? "");
+    }
   }
-  return null;
+  return walk.refusal && { outcome: "bad_blocker", ...walk.refusal };
 }
 
 /** Stores what a job waits for. */

@@ -13,7 +13,7 @@ import {
   type Step,
   text,
 } from "./statement.js";
-import type { Transaction } from "./transaction.js";
+import type { Place, Transaction } from "./transaction.js";
 
 /** What a claim must know of a job that has not ended. */
 export interface Slim {
@@ -266,15 +266,6 @@ export interface Taken {
 export interface Lease {
   readonly until: number;
   readonly blocked: boolean;
-}
-
-/** Where the slim row of a job that is not active is found. */
-export interface Place {
-  readonly n: number;
-  readonly id: string;
-  readonly lane: number;
-  readonly rank: number;
-  readonly runAt: number;
 }
 
 /** Takes a waiting or claimable job's row away if it is at this version. Frees a slot that it had reserved. */

@@ -4,6 +4,15 @@
 import type { EventValues } from "./rows.js";
 import type { SqlValue, Step } from "./statement.js";
 
+/** Where the slim row of a job that is not active is found. */
+export interface Place {
+  readonly n: number;
+  readonly id: string;
+  readonly lane: number;
+  readonly rank: number;
+  readonly runAt: number;
+}
+
 /** Where stores differ in how they write and lock. Locks last until the end of the transaction. */
 export interface Dialect {
   /** Appends an event of the job `n` to the log. */
@@ -22,10 +31,12 @@ export interface Dialect {
   readonly forUpdate: string;
   /** Ends a SELECT whose rows must not be removed before the end of this transaction. */
   readonly forKeyShare: string;
-  /** Refuses, as busy, to touch a lease that another transaction has locked. */
-  refuseLocked(jobId: string): Step<void>;
+  /** Refuses, as busy, to touch a job that another transaction has locked, whether it waits or has a lease. */
+  refuseLocked(at: Place): Step<void>;
   /** Lets no other transaction look for places of a key. */
   lockKey(hash: string): Step<void>;
+  /** Lets no other transaction look for circles of blockers, and lets this one see what those before have stored. */
+  lockCircles(): Step<void>;
   /** Lets no other transaction look at a record, also at one that is not there. */
   lockRecord(id: string): Step<void>;
 }

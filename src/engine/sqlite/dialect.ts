@@ -26,5 +26,6 @@ export const sqliteDialect: Dialect = {
   forKeyShare: "",
   *refuseLocked() {},
   *lockKey() {},
+  *lockCircles() {},
   *lockRecord() {},
 };

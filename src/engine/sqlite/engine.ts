@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import { startedEvent } from "../../core/decide.js";
 import type { JobEvent } from "../../core/event.js";
 import { fold } from "../../core/evolve.js";
-import type { Actor } from "../../core/job.js";
+import { type Actor, isEnded } from "../../core/job.js";
 import type { Capabilities } from "../capabilities.js";
 import { distinctLanes } from "../claim-lanes.js";
 import { type Clock, systemClock } from "../clock.js";
@@ -24,10 +24,10 @@ import type {
   FeedExtent,
   FeedItem,
   HeldLease,
+  JobHold,
   LoadedJob,
   RenewOutcome,
   SyncStore,
-  TokenLease,
   WakeTopic,
 } from "../engine.js";
 import { StoreClosed } from "../errors.js";
@@ -193,11 +193,13 @@ class SqliteEngine implements Engine {
     return this.#send(settleWrite(changes), tx);
   }
 
-  /** Nobody else can write once the transaction does, and before that there is nothing to lock: the settlement compares. */
-  async hold({ job, token }: TokenLease, tx: CallerTransaction): Promise<boolean> {
+  /** Nobody else can write once the transaction does, and before that there is nothing to lock: what is stored then compares. */
+  async hold({ job, token }: JobHold, tx: CallerTransaction): Promise<boolean> {
     const [log] = this.#enlisted.read(tx, "load", [job.id]);
     const found = log && loadedJob(log, false)?.job;
-    return found?.state === "active" && found.token === token;
+    if (!found) return false;
+    if (token === undefined) return !isEnded(found.state);
+    return found.state === "active" && found.token === token;
   }
 
   within(tx: SyncTransaction): SyncStore {

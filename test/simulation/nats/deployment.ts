@@ -1,7 +1,7 @@
 // The JetStream engine on a simulated server.
 import type { Clock } from "#millrace/engine/clock.js";
 import type { Engine } from "#millrace/engine/engine.js";
-import { NatsEngine } from "#millrace/engine/nats/engine.js";
+import { NatsEngine, type NatsParts } from "#millrace/engine/nats/engine.js";
 import { ServerClock } from "#millrace/engine/nats/server-clock.js";
 import { Subjects } from "#millrace/engine/nats/subjects.js";
 import { Projection } from "#millrace/engine/projection/projection.js";
@@ -20,11 +20,13 @@ export interface Place {
   readonly wire?: Wire;
   /** Whether the server can neither store nor read many messages at once. */
   readonly isOld: boolean;
+  /** How the process rests while others are in its way; by the machine's clock where nothing is given. */
+  readonly rest?: NatsParts["rest"];
 }
 
 /** The engine of one process. */
 export function openSimulated(server: SimulatedServer, place: Place): Engine {
-  const { clock, session, store, wire, isOld } = place;
+  const { clock, session, store, wire, isOld, rest } = place;
   const port = simulatedPort(server, {
     now: () => clock.now(),
     readsEverything: !isOld,
@@ -35,9 +37,10 @@ export function openSimulated(server: SimulatedServer, place: Place): Engine {
     port,
     session,
     subjects: new Subjects(prefix),
-    topology: { recordsBucket: "MILLRACE_RECORDS", atomicBatches: !isOld },
+    topology: { recordsBucket: "MILLRACE_RECORDS", atomicBatches: !isOld, replicas: 3 },
     clock: new ServerClock(clock, null),
     openProjection: () => openProjectionOf(store(), clock),
+    ...(rest && { rest }),
   });
 }
 

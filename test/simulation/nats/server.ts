@@ -137,7 +137,7 @@ export interface Wire {
 }
 
 /** The wire that never fails. */
-const plainWire: Wire = {
+export const plainWire: Wire = {
   request: async (_what, work) => work(),
   send: (_what, work) => work(),
   arrival: async () => {},

@@ -65,6 +65,7 @@ export class NatsStore implements SimulatedStore {
       store,
       wire: networkWire(network),
       isOld: this.#isOld,
+      rest: (mostMs) => new Promise((resolve) => process.clock.after(mostMs / 2, resolve)),
     });
     return this.#watched(engine);
   }

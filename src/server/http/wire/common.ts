@@ -6,6 +6,7 @@ import { integerMax, jobStates } from "../../../core/job.js";
 import { type NameKind, nameRule } from "../../../core/names.js";
 import { priorityMax, priorityMin } from "../../../core/order.js";
 import { type Page, pageDefault, pageMax } from "../../../engine/query.js";
+import { timeOf, timePattern } from "../../time-text.js";
 import { stateAliases, stateOf } from "../state-aliases.js";
 
 /** A time as text. */
@@ -13,16 +14,12 @@ export function timeText(ms: number): string {
   return new Date(ms).toISOString();
 }
 
-/** The latest time that may be named: that of a `Date` with a year of four digits. */
-const timePattern =
-  /^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])[Tt]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,9})?([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)$/;
-
 /** A time that a request names, in milliseconds once it is read. */
 export const time = z
   .string()
   .regex(timePattern, "must be a time such as 2030-01-31T12:00:00Z (RFC 3339)")
-  .refine((text) => !Number.isNaN(Date.parse(text)), "is not a day of the calendar")
-  .transform((text) => Date.parse(text))
+  .refine((text) => timeOf(text) !== null, "is not a time of the calendar")
+  .transform((text) => timeOf(text) ?? Number.NaN)
   .meta({ format: "date-time" });
 
 /** A time in an answer. */

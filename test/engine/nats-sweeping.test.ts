@@ -1,0 +1,68 @@
+// The sweeper: a job whose ticket was acknowledged while it could still be claimed is offered again.
+import { createInbox, type NatsConnection } from "@nats-io/transport-node";
+import type { Environment } from "millrace/conformance";
+import { expect, it } from "vitest";
+import { ids } from "#millrace/conformance/environment.js";
+import { natsConnection } from "../support/nats.js";
+import { Deployment } from "../support/nats-engine.js";
+
+/** How many jobs one look of the sweeper goes through, how often it looks, and how long a job has stood that it looks at. */
+const lookMax = 500;
+const sweepMs = 30_000;
+const standingMs = 60_000;
+
+/** A job whose ticket somebody takes and acknowledges who does not run it. */
+async function withoutTicket(deployment: Deployment, connection: NatsConnection): Promise<string> {
+  const { env, prefix } = deployment;
+  await env.engine.prepareClaims?.([env.lane()]);
+  const { id } = await env.create();
+  const stream = `${prefix.toUpperCase()}_JOBS`;
+  const inbox = createInbox();
+  const taken = connection.subscribe(inbox, { max: 1 });
+  const next = `$JS.API.CONSUMER.MSG.NEXT.${stream}.shop~mail~mail~v1-normal`;
+  connection.publish(next, JSON.stringify({ batch: 1 }), { reply: inbox });
+  for await (const { reply = "", subject } of taken) {
+    expect(subject).toContain(id);
+    await connection.request(reply, "+ACK");
+  }
+  return id;
+}
+
+/** The keeper looks some times, as often as it sweeps. */
+async function sweep(env: Environment, times: number): Promise<void> {
+  for (let time = 0; time < times; time++) {
+    env.clock.advance(sweepMs);
+    await env.engine.tend?.("shop");
+  }
+}
+
+it("a job whose ticket is gone gets a new one when it has stood for long", async () => {
+  const deployment = await Deployment.make();
+  const { env } = deployment;
+  const id = await withoutTicket(deployment, await natsConnection(deployment.url));
+  await sweep(env, 1);
+  expect(ids(await env.claim())).toEqual([]);
+  await sweep(env, standingMs / sweepMs);
+  expect(ids(await env.claim())).toEqual([id]);
+});
+
+it("jobs that stand for good reason do not keep it from being found, and get no tickets", async () => {
+  const deployment = await Deployment.make();
+  const { env } = deployment;
+  await env.engine.swap([{ id: "queue/shop/print", expect: 0, body: { paused: true } }]);
+  await env.engine.prepareClaims?.([env.lane({ type: "print" })]);
+  const standing = Array.from({ length: lookMax + 1 }, () => env.creation({ type: "print" }));
+  await env.engine.append(standing);
+  const id = await withoutTicket(deployment, await natsConnection(deployment.url));
+  env.clock.advance(standingMs);
+  await sweep(env, 2);
+  const claimed = await env.claim([{}, { type: "print" }]);
+  expect(ids(claimed)).toEqual([id]);
+  for (const job of claimed) await env.complete(job);
+  // It begins again with the first ones.
+  const second = await withoutTicket(deployment, await natsConnection(deployment.url));
+  env.clock.advance(standingMs);
+  await sweep(env, 4);
+  expect(ids(await env.claim())).toEqual([second]);
+  expect(await env.historyNames(standing[0]?.job.id ?? "")).toEqual(["created"]);
+});
