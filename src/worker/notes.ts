@@ -1,6 +1,6 @@
 /**
  * Sends what handlers say while they run (progress, log lines, events, heartbeats) to the store.
- * What is said in one turn goes in one call; log lines of one job become one event.
+ * What a job says in one turn goes in one call, so that no job waits for another's; its log lines become one event.
  */
 import type { Runtime } from "../client/runtime.js";
 import type { Command, Origin } from "../core/command.js";
@@ -31,7 +31,7 @@ interface Note {
 export class Notes {
   readonly #runtime: Runtime;
   readonly #holds: Holds;
-  #queue: Note[] = [];
+  #queue = new Map<Hold, Note[]>();
   #entries = new Map<Hold, { readonly entries: LogEntry[]; readonly done: Promise<void> }>();
 
   constructor(runtime: Runtime, holds: Holds) {
@@ -83,8 +83,10 @@ export class Notes {
   #send(hold: Hold, event: JobEvent): Promise<void> {
     hold.notesUnderWay++;
     const sent = new Promise<void>((stored, failed) => {
-      if (this.#queue.length === 0) queueMicrotask(() => this.#flush());
-      this.#queue.push({ hold, event, stored, failed });
+      if (this.#queue.size === 0) queueMicrotask(() => this.#flush());
+      const said = this.#queue.get(hold) ?? [];
+      this.#queue.set(hold, said);
+      said.push({ hold, event, stored, failed });
     });
     return ignorable(
       sent.finally(() => {
@@ -96,10 +98,11 @@ export class Notes {
 
   #flush(): void {
     const queue = this.#queue;
-    this.#queue = [];
+    this.#queue = new Map();
     this.#entries = new Map();
-    for (let start = 0; start < queue.length; start += batchMax) {
-      void this.#store(queue.slice(start, start + batchMax));
+    for (const notes of queue.values()) {
+      for (let start = 0; start < notes.length; start += batchMax)
+        void this.#store(notes.slice(start, start + batchMax));
     }
   }
 

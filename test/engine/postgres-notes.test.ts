@@ -16,11 +16,10 @@ async function openShop() {
     await connect(contract, { url: storeUrl }),
     await connect(contract, { url: storeUrl }),
   ];
-  const [started, ended] = [gate(), gate()];
-  let say = (_step: string): Promise<void> => Promise.reject(new Error("Nothing runs yet."));
+  const ended = gate();
+  const running = new Map<string, ReturnType<typeof gate<(step: string) => Promise<void>>>>();
   worker.jobs.pack.handle(async (job) => {
-    say = (step) => job.progress({ step, current: 1, total: 2 });
-    started.open();
+    running.get(job.id)?.open((step) => job.progress({ step, current: 1, total: 2 }));
     await ended.opened;
   });
   await worker.start();
@@ -29,8 +28,14 @@ async function openShop() {
     await worker.stop();
     await caller.stop();
   });
-  const job = await caller.jobs.pack.create({}).orThrow();
-  await started.opened;
+  const startAnother = async () => {
+    const id = `job-${running.size}`;
+    const started = gate<(step: string) => Promise<void>>();
+    running.set(id, started);
+    const job = await caller.jobs.pack.create({}, { id }).orThrow();
+    return { job, say: await started.opened };
+  };
+  const { job, say } = await startAnother();
   // The first note gives the job a lease of its own, if it shares one.
   await say("first");
   const client = new Client({ connectionString: url });
@@ -39,8 +44,11 @@ async function openShop() {
   await client.query("BEGIN");
   const lease = (lock: string) =>
     client.query(`SELECT id FROM ${schema}.leases WHERE id = $1 ${lock}`, [job.id]);
-  const names = async () => (await job.events().orThrow()).map(({ name }) => name);
-  return { job, client, schema, lease, names, say: (step: string) => say(step), worker };
+  const events = () => job.events().orThrow();
+  const names = async () => (await events()).map(({ name }) => name);
+  const steps = async () =>
+    (await events()).flatMap((event) => (event.name === "progress" ? [event.progress.step] : []));
+  return { job, client, schema, lease, names, steps, say, startAnother, worker };
 }
 
 /** Waits until another transaction waits for a lock that this one holds. */
@@ -65,26 +73,26 @@ describe("a note on postgres", () => {
     expect(await names()).toContain(name);
   });
 
-  it("waits for whoever takes its job away, and is stored if they do not", async () => {
-    const { client, schema, job, names, say } = await openShop();
+  it("waits for whoever takes its job away, with those behind it, and is stored if they do not", async () => {
+    const { client, schema, job, steps, say, startAnother } = await openShop();
     await client.query(`DELETE FROM ${schema}.leases WHERE id = $1`, [job.id]);
-    let isStored = false;
-    const said = say("second").then(() => {
-      isStored = true;
-    });
-    // Whatever comes behind it in the same process goes past it.
-    await job.get().orThrow();
-    expect(isStored).toBe(false);
+    const said = [say("second"), say("third")];
+    // Notes of another job of the same worker go past them.
+    const another = await startAnother();
+    await another.say("first");
+    said.push(say("fourth"));
+    await another.say("second");
+    expect(await steps()).toEqual(["first"]);
     await client.query("ROLLBACK");
-    await said;
-    expect((await names()).filter((name) => name === "progress")).toHaveLength(2);
+    await Promise.all(said);
+    expect(await steps()).toEqual(["first", "second", "third", "fourth"]);
   });
 
   it("is stored while the job's own transaction holds it", async () => {
-    const { lease, names, say } = await openShop();
+    const { lease, steps, say } = await openShop();
     await lease("FOR NO KEY UPDATE");
     await say("second");
-    expect((await names()).filter((name) => name === "progress")).toHaveLength(2);
+    expect(await steps()).toEqual(["first", "second"]);
   });
 
   it("does not keep a lease from being renewed", async () => {

@@ -12,6 +12,11 @@ const order = z.object({ orderId: z.string() });
 const contract = defineService("shop", {
   pay: defineJob({ payload: order, continuations: ["ship"], concurrency: 200 }),
   ship: defineJob({ payload: order }),
+  refund: defineJob({
+    payload: order,
+    keyConcurrency: { key: ["/orderId"], maxActive: 1 },
+    queue: { maxQueuedPerKey: 5 },
+  }),
 });
 
 const payload = { orderId: "o-1" };
@@ -109,6 +114,46 @@ describe("a completion in a transaction on postgres", () => {
     });
     expect(met).toMatchObject([{ outcome: "held" }, { error: { _tag: "StoreBusy" } }]);
     expect(await written()).toBe(1);
+  });
+
+  it("holds a job that waits for its key, and is not in the way of those who let the next in", async () => {
+    const shop = await openShop();
+    const { service, other } = shop;
+    const running = gate();
+    other.jobs.refund.handle(() => running.opened);
+    await other.start();
+    const first = await service.jobs.refund.create(payload, { id: "first" }).orThrow();
+    await service.jobs.refund.create(payload, { id: "second" }).orThrow();
+    await pay(shop, "second", async () => {
+      running.open();
+      await first.wait().orThrow();
+      // Whoever lets the next job in has the key, and must not wait for the one that is locked: others need the key.
+      const third = await service.jobs.refund.create(payload, { id: "third" }).orThrow();
+      await third.wait().orThrow();
+    });
+    expect(await shop.written()).toBe(1);
+    expect((await other.ref("second").get().orThrow()).state).toBe("completed");
+  });
+
+  it("of a job that runs does not hold up the outcomes of others", async () => {
+    const shop = await openShop();
+    const { service, other } = shop;
+    const started = gate();
+    const paid = gate();
+    other.jobs.pay.handle(async (job) => {
+      started.open();
+      await paid.opened;
+      return job.complete(({ continueWith }) => continueWith("ship", payload));
+    });
+    other.jobs.ship.handle(async () => {});
+    await other.start();
+    const { id } = await service.chains.start("pay", payload).orThrow();
+    await started.opened;
+    await pay(shop, id, async () => {
+      paid.open();
+      for (let count = 0; count < 5; count++) await service.jobs.ship.run(payload).orThrow();
+    });
+    expect((await service.chains.get(id).orThrow()).state).toBe("completed");
   });
 
   it("lets a second one wait, which then finds the chain completed", async () => {

@@ -40,6 +40,7 @@ export function isOfOneItem(error: unknown): boolean {
 
 /** Whether the connection is gone, so that nobody knows what became of a commit. */
 export function isConnectionLoss(error: unknown): boolean {
+  if (error instanceof Overtaken) return false;
   const code = codeOf(error);
   return code === "" || !/^[0-9A-Z]{5}$/.test(code) || /^(08|57P)/.test(code);
 }
@@ -122,7 +123,7 @@ const rules: readonly {
   {
     codes: /^(40001|40P01)$/,
     kind: StoreBusy,
-    say: (where) => `Transactions on ${where} kept getting in each other's way. Try again.`,
+    say: inEachOthersWay,
   },
   {
     codes: /^(57P0[1-5]|08)/,
@@ -136,10 +137,16 @@ export function detailOf(error: unknown): string {
   return (error instanceof Error ? error.message : String(error)).replace(/[.\s]+$/, "");
 }
 
+function inEachOthersWay(where: string): string {
+  return `Transactions on ${where} kept getting in each other's way. Try again.`;
+}
+
 /** What a caller sees of a caught value. */
 export function storeError(error: unknown, place: Place): StoreError {
   if (isStoreError(error)) return error;
   const { where } = place;
+  if (error instanceof Overtaken)
+    return new StoreBusy({ url: where, message: inEachOthersWay(where) });
   const code = codeOf(error);
   const detail = detailOf(error);
   for (const { codes, kind, say } of rules)

@@ -26,8 +26,9 @@ const selectKeys = `SELECT i.hash, (SELECT 1 FROM keys WHERE hash = i.hash) AS l
     f.n, f.id, f.rank, f.run_at, f.key_max
   FROM ${table("i", { hash: "text", most: "int" })} LEFT JOIN LATERAL (${firstInLine} 1) AS f ON true`;
 
+/** Those who are to be let in. One that another transaction has locked is passed over: who has the key waits for no job. */
 const selectLines = `SELECT i.hash, f.n, f.id, f.rank, f.run_at, f.key_max
-  FROM ${hashes} CROSS JOIN LATERAL (${firstInLine} ${lineMax}) AS f`;
+  FROM ${hashes} CROSS JOIN LATERAL (${firstInLine} ${lineMax} FOR UPDATE SKIP LOCKED) AS f`;
 
 /** The oldest job of each key that has not started, and the oldest that runs. */
 const selectFull = `SELECT i.hash, q.id AS queued, r.id AS running FROM ${hashes}

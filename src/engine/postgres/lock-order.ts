@@ -18,7 +18,7 @@ const insertKeys = `INSERT INTO keys (hash, service, type, key, max_active, max_
 const lockKeys = `SELECT hash FROM keys WHERE hash = ANY(${array("text")}) ORDER BY hash FOR UPDATE`;
 
 /** Whether a change lets a continuation wait for others, so that it will look for a circle. */
-function looksForCircle({ follow = [] }: Change): boolean {
+export function looksForCircle({ follow = [] }: Change): boolean {
   return follow.some(({ event }) => event.name === "created" && event.blockers.length > 0);
 }
 

@@ -1,7 +1,7 @@
 /**
- * Notes. Whoever changes a job has its slim row; a note only looks at it, and many may at once. So a note shares the row
- * with other notes, renewals and the handler's own transaction, and keeps it from being taken away until it has committed:
- * all readers of the feed see notes and changes of a job in the same order.
+ * Storing notes. Whoever changes a job has its slim row; a note only looks at it, and many may at once. So a note shares the
+ * row with other notes, renewals and the handler's own transaction, and keeps it from being taken away until it has
+ * committed: all readers of the feed see notes and changes of a job in the same order.
  */
 import type { Change } from "../engine.js";
 import { heldNotes, noteChange } from "../sql/append.js";
@@ -27,37 +27,48 @@ const shareLeases = `${leases} FOR KEY SHARE OF l SKIP LOCKED`;
 const shareEnds = `${ends} FOR KEY SHARE OF d SKIP LOCKED`;
 
 /** Whether only who holds the lease of a job may write this note. */
-export function isOfHolder({ note }: PatientNote): boolean {
-  return heldNotes.has(note.event.name);
+export function isOfHolder({ event }: Change): boolean {
+  return heldNotes.has(event.name);
 }
 
-/** Stores notes, each unless the fold would ignore it or its job is locked. Jobs are locked without waiting for anybody. */
+/** What a batch of notes found of the rows of its jobs. */
+interface Rows {
+  readonly shared: ReadonlySet<string>;
+  /** Rows that another transaction keeps for itself. */
+  readonly locked: ReadonlySet<string>;
+}
+
+/** Stores notes, each unless the fold would ignore it or its job is locked. Rows are shared without waiting for anybody. */
 export function* storeNotes(
   tx: PostgresTransaction,
   notes: readonly PatientNote[],
 ): Step<readonly NoteAnswer[]> {
-  const early = notes.filter(({ isLate }) => !isLate);
+  const early = notes.flatMap(({ note, isLate }) => (isLate ? [] : [note]));
+  const ofLeases = yield* shareRows(leases, shareLeases, early);
   const others = early.filter((note) => !isOfHolder(note));
-  const locked = new Set(yield* lockedOf(leases, shareLeases, early));
-  for (const id of yield* lockedOf(ends, shareEnds, others)) locked.add(id);
+  const ofEnds = yield* shareRows(ends, shareEnds, others);
   const answers: NoteAnswer[] = [];
   for (const { note, isLate } of notes) {
-    if (!isLate && locked.has(note.job.id)) answers.push("locked");
+    const { id } = note.job;
+    const isLocked = !isLate && (ofLeases.locked.has(id) || ofEnds.locked.has(id));
+    // A lease that came since is looked at again: one that the note does not share may be taken away beside it.
+    const isUnseen = !isLate && isOfHolder(note) && !ofLeases.shared.has(id);
+    if (isLocked) answers.push("locked");
+    else if (isUnseen) answers.push("ignored");
     else answers.push((yield* noteChange(tx, flatChange(note))) ? "stored" : "ignored");
   }
   return answers;
 }
 
-/** Shares the rows of jobs; gives the jobs whose rows another transaction keeps for itself. */
-function* lockedOf(
-  look: string,
-  share: string,
-  notes: readonly PatientNote[],
-): Step<readonly string[]> {
-  if (notes.length === 0) return [];
-  const wanted = new Set(notes.map(({ note }) => note.job.id));
-  for (const row of yield { sql: share, values: [list([...wanted])] })
-    wanted.delete(text(row, "id"));
-  if (wanted.size === 0) return [];
-  return (yield { sql: look, values: [list([...wanted])] }).map((row) => text(row, "id"));
+function* shareRows(look: string, share: string, notes: readonly Change[]): Step<Rows> {
+  const left = new Set(notes.map(({ job }) => job.id));
+  const shared = left.size === 0 ? [] : yield* idsOf(share, left);
+  for (const id of shared) left.delete(id);
+  const locked = left.size === 0 ? [] : yield* idsOf(look, left);
+  return { shared: new Set(shared), locked: new Set(locked) };
+}
+
+function* idsOf(sql: string, wanted: ReadonlySet<string>): Step<readonly string[]> {
+  const rows = yield { sql, values: [list([...wanted])], planned: true };
+  return rows.map((row) => text(row, "id"));
 }

@@ -3,7 +3,6 @@
  * (keys, records, leases that others hold) never holds up what does not. A batch is one transaction;
  * what fails in it is tried alone.
  */
-import { setTimeout as sleep } from "node:timers/promises";
 import type { EventOf } from "../../core/event.js";
 import { type BatchAnswer, Batcher } from "../batching.js";
 import type { Clock } from "../clock.js";
@@ -32,17 +31,13 @@ import { pruneDeleted } from "./feed.js";
 import { createKeyed, type KeyedCreate } from "./keyed-create.js";
 import { Lanes } from "./lanes.js";
 import { renewLeases } from "./lease.js";
-import { lockInOrder } from "./lock-order.js";
-import { isOfHolder, type NoteAnswer, type PatientNote, storeNotes } from "./note.js";
+import { lockInOrder, looksForCircle } from "./lock-order.js";
+import { Noting } from "./noting.js";
 import { createAllFresh, createAllPlain, createPlain } from "./plain-create.js";
 import { unblockPlain } from "./plain-unblock.js";
 import { SharedLeases } from "./shared-leases.js";
 import type { PostgresTransaction } from "./transaction.js";
 import { type Hints, Transactions } from "./transactions.js";
-
-/** For how long a note waits for a transaction that is about to change its job, and how often it looks. */
-const noteWaitMaxMs = 5_000;
-const noteAgainMs = 10;
 
 /** Calls of one kind, each a list of items with a list of answers. */
 type Calls<Item, Answer> = Batcher<readonly Item[], readonly Answer[]>;
@@ -59,13 +54,14 @@ export class Writer {
   readonly #transactions: Transactions;
   readonly #creates: Calls<Change, AppendOutcome>;
   readonly #keyedCreates: Calls<KeyedCreate, AppendOutcome>;
-  readonly #ends: Calls<Change, AppendOutcome>;
+  readonly #ends: Calls<Change, AppendOutcome | null>;
   readonly #appends: Calls<Change, AppendOutcome>;
   readonly #locking: Calls<Change, AppendOutcome>;
   readonly #commands: Calls<Change, AppendOutcome>;
   readonly #settles: Calls<Change, AppendOutcome>;
+  readonly #lockingSettles: Calls<Change, AppendOutcome>;
   readonly #unblocks: Calls<Change, AppendOutcome>;
-  readonly #notes: Calls<PatientNote, NoteAnswer>;
+  readonly #noting: Noting;
   readonly #renewals: Calls<HeldLease, RenewOutcome>;
   readonly #claimer: Claimer;
   readonly #ender: Ender;
@@ -87,8 +83,9 @@ export class Writer {
     this.#locking = calls((batch) => this.#appendBatch(batch, appendOne));
     this.#commands = calls((batch) => this.#appendBatch(batch, appendOne));
     this.#settles = calls((batch) => this.#appendBatch(batch, settleOne));
+    this.#lockingSettles = calls((batch) => this.#appendBatch(batch, settleOne));
     this.#unblocks = calls((batch) => this.#unblockBatch(batch));
-    this.#notes = calls((batch) => this.#noteBatch(batch));
+    this.#noting = new Noting(this.#transactions, this.#sharedLeases);
     this.#renewals = calls((batch) => this.#renewBatch(batch));
   }
 
@@ -96,11 +93,11 @@ export class Writer {
   get waiting(): number {
     const kinds = [
       ...[this.#creates, this.#appends, this.#locking, this.#commands],
-      ...[this.#ends, this.#settles, this.#unblocks],
+      ...[this.#settles, this.#lockingSettles, this.#unblocks],
     ];
     const changes = kinds.reduce((sum, { waiting }) => sum + waiting, 0);
     const keyed = this.#keyedCreates.waiting;
-    return changes + keyed + this.#notes.waiting + this.#renewals.waiting;
+    return changes + keyed + this.#ends.waiting + this.#noting.waiting + this.#renewals.waiting;
   }
 
   /** Creates plain jobs. */
@@ -124,14 +121,26 @@ export class Writer {
     return changes.every(({ event }) => event.name === "created") ? this.#appends : this.#commands;
   }
 
-  /** Ends jobs under their tokens. */
+  /** Ends jobs under their tokens. What has to be looked at alone may wait for somebody, and is settled apart from the others. */
   end(changes: readonly Change[]): Promise<readonly AppendOutcome[]> {
-    return this.#track(this.#ends.call(changes));
+    return this.#track(
+      this.#ends.call(changes).then((ended) => {
+        if (isWhole(ended)) return ended;
+        const left = changes.map(async (change, index) => {
+          const [outcome] = ended[index]
+            ? [ended[index]]
+            : await this.#lockingSettles.call([change]);
+          return outcome as AppendOutcome;
+        });
+        return Promise.all(left);
+      }),
+    );
   }
 
   /** Settles attempts in any way. */
   settle(changes: readonly Change[]): Promise<readonly AppendOutcome[]> {
-    return this.#track(this.#settles.call(changes));
+    const settles = changes.some(bringsLock) ? this.#lockingSettles : this.#settles;
+    return this.#track(settles.call(changes));
   }
 
   /** Lets blocked jobs go on. */
@@ -141,21 +150,7 @@ export class Writer {
 
   /** Stores notes; gives which of them the fold takes. */
   note(notes: readonly Change[]): Promise<readonly boolean[]> {
-    return this.#track(this.#note(notes));
-  }
-
-  /** A note waits for whoever is about to change its job, and holds up no other. Whoever takes too long is not waited for. */
-  async #note(notes: readonly Change[]): Promise<readonly boolean[]> {
-    const answers = new Map<Change, NoteAnswer>();
-    const since = performance.now();
-    for (let left = notes; left.length > 0; ) {
-      const isLate = performance.now() - since > noteWaitMaxMs;
-      const given = await this.#notes.call(left.map((note) => ({ note, isLate })));
-      for (const [index, note] of left.entries()) answers.set(note, given[index] ?? "ignored");
-      left = left.filter((note) => answers.get(note) === "locked");
-      if (left.length > 0) await sleep(noteAgainMs);
-    }
-    return notes.map((note) => answers.get(note) === "stored");
+    return this.#track(Promise.all(notes.map((note) => this.#noting.note(note))));
   }
 
   /** Extends leases. */
@@ -271,10 +266,9 @@ export class Writer {
     return parted(batch, await this.#appendApart(changes, createKeyedOne));
   }
 
-  async #endBatch(batch: readonly (readonly Change[])[]): Promise<Answers<AppendOutcome>> {
-    const changes = batch.flat();
-    const outcomes = await this.#ender.end(changes.map(plainEnd));
-    return parted(batch, await this.#appendApart(changes, settleOne, outcomes));
+  /** Ends jobs together; `null` stands for those that have to be looked at alone. */
+  async #endBatch(batch: readonly (readonly Change[])[]): Promise<Answers<AppendOutcome | null>> {
+    return parted(batch, await this.#ender.end(batch.flat().map(plainEnd)));
   }
 
   /** Lets blocked jobs go on in one statement; what that could not take is looked at alone. */
@@ -334,29 +328,6 @@ export class Writer {
       outcomes.push("fault" in done ? { outcome: "faulted", error: done.fault } : done.value);
     }
     return outcomes;
-  }
-
-  async #noteBatch(batch: readonly (readonly PatientNote[])[]): Promise<Answers<NoteAnswer>> {
-    const stored = await this.#sharedLeases.on<PatientNote, NoteAnswer>({
-      items: batch.flat(),
-      idOf: ({ note }) => note.job.id,
-      isDoubtful: (_, answer) => answer === "ignored",
-      perform: (notes) => this.#storeNotes(notes),
-    });
-    return parted(batch, stored);
-  }
-
-  /** A note that not only who holds the job may write can wait for a key, and goes alone: nobody waits for its neighbours' jobs. */
-  async #storeNotes(notes: readonly PatientNote[]): Promise<readonly NoteAnswer[]> {
-    const store = (some: readonly PatientNote[]) =>
-      this.#transactions.again((tx) => storeNotes(tx, some));
-    const held = notes.filter(isOfHolder);
-    const answers = new Map<PatientNote, NoteAnswer | undefined>();
-    if (held.length > 0)
-      for (const [index, answer] of (await store(held)).entries())
-        answers.set(held[index] as PatientNote, answer);
-    for (const note of notes) if (!answers.has(note)) answers.set(note, (await store([note]))[0]);
-    return notes.map((note) => answers.get(note) ?? "ignored");
   }
 
   async #renewBatch(batch: readonly (readonly HeldLease[])[]): Promise<Answers<RenewOutcome>> {
@@ -429,10 +400,11 @@ function parted<Item, Answer>(
   });
 }
 
-/** Whether a change locks a record, or the key of a job that it creates. */
-function bringsLock({ event, records, follow }: Change): boolean {
+/** Whether a change locks a record, the key of a job that it creates, or what circles of blockers are looked for under. */
+function bringsLock(change: Change): boolean {
+  const { event, records, follow } = change;
   if (records !== undefined || (event.name === "created" && event.key !== undefined)) return true;
-  return follow?.some(bringsLock) ?? false;
+  return looksForCircle(change) || (follow?.some(bringsLock) ?? false);
 }
 
 /** The lane of the job that a plain create makes, to which nothing is added and of which nothing follows. */

@@ -201,11 +201,14 @@ export function* promoteKey(tx: Transaction, key: string): Step<void> {
   }
 }
 
-/** The first in line of those that a key keeps waiting, also of those whose time has come unnoticed. */
+/**
+ * The first in line of those that a key keeps waiting, also of those whose time has come unnoticed. One that another
+ * transaction has locked is passed over: who has the key waits for no job, because whoever has a job may wait for its key.
+ */
 function* nextOfKey(tx: Transaction, key: string): Step<Slim | null> {
   const [row] = yield {
     sql: `SELECT ${slimColumns} FROM waiting WHERE key = ? AND (cause = 'key' OR (cause = 'due' AND run_at <= ?))
-      ORDER BY rank, run_at, id LIMIT 1`,
+      ORDER BY rank, run_at, id LIMIT 1 ${tx.dialect.forUpdate}`,
     values: [key, tx.now],
     planned: true,
   };
