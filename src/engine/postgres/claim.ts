@@ -95,17 +95,20 @@ function* sweepKeys(tx: PostgresTransaction, sweep: KeySweep): Step<boolean> {
 }
 
 /** Claims under the same cap go one after the other, so that none counts places that another is about to take. */
+export function* lockCaps(lanes: readonly OpenLane[]): Step<void> {
+  const scopes = [...new Set(lanes.flatMap(({ caps }) => caps))].sort();
+  yield { sql: lockScopes, values: [list(scopes)], planned: true, silent: true };
+}
+
+const lockScopes = `SELECT pg_advisory_xact_lock(hashtextextended(scope, 77)) FROM unnest(${array("text")}) AS scope`;
+
+/** Counts what caps leave when nobody else takes places under them any more. */
 export function* countUnderLock(
   tx: PostgresTransaction,
   lanes: readonly OpenLane[],
   left: CapsLeft,
 ): Step<void> {
-  const scopes = [...new Set(lanes.flatMap(({ caps }) => caps))].sort();
-  yield {
-    sql: `SELECT pg_advisory_xact_lock(hashtextextended(scope, 77)) FROM unnest(${array("text")}) AS scope`,
-    values: [list(scopes)],
-    silent: true,
-  };
+  yield* lockCaps(lanes);
   for (const { lane } of lanes) yield* countCaps(tx, lane, left);
 }
 

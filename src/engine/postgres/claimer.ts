@@ -6,7 +6,7 @@ import { distinctLanes } from "../claim-lanes.js";
 import type { ClaimAnswer, ClaimAsk, ClaimedJob } from "../engine.js";
 import { type CapsLeft, capScopes, type OpenLane } from "../sql/caps.js";
 import type { Step } from "../sql/statement.js";
-import { claimJobs, countUnderLock, type KeySweep } from "./claim.js";
+import { claimJobs, countUnderLock, type KeySweep, lockCaps } from "./claim.js";
 import { claimFew, mayTakeFew } from "./few-claim.js";
 import { Marks } from "./marks.js";
 import { claimPlain, type PlainClaim } from "./plain-claim.js";
@@ -86,12 +86,16 @@ export class Claimer {
   /** Where lanes with caps had jobs before, these are counted first, unless lanes compete for the places of one. */
   *#takeFirst(tx: PostgresTransaction, ask: ClaimAsk, isFew: boolean): Step<PlainClaim> {
     const lanes = openLanes(tx, ask);
-    const left: CapsLeft = new Map();
     const lined = lanes.filter(({ number }) => this.#marks.isLined(number));
-    if (lined.length > 0 && !haveSharedCap(lanes)) yield* countUnderLock(tx, lined, left);
+    const counted = haveSharedCap(lanes) ? [] : lined;
     const marks = this.#marks;
-    if (isFew && mayTakeFew(ask, lanes, marks)) return yield* claimFew(tx, ask, lanes, left, marks);
-    return yield* claimPlain(tx, ask, lanes, left, { marks, sharedLeases: this.#sharedLeases });
+    if (isFew && mayTakeFew(ask, lanes, marks)) {
+      const left: CapsLeft = new Map();
+      if (counted.length > 0) yield* countUnderLock(tx, counted, left);
+      return yield* claimFew(tx, ask, lanes, left, marks);
+    }
+    if (counted.length > 0) yield* lockCaps(counted);
+    return yield* claimPlain(tx, ask, lanes, counted, { marks, sharedLeases: this.#sharedLeases });
   }
 
   #claimInSteps(ask: ClaimAsk, sweep: KeySweep | null): Promise<ClaimAnswer> {

@@ -10,8 +10,9 @@ import { evolve, fold, startedFirst } from "../../core/evolve.js";
 import type { Actor } from "../../core/job.js";
 import type { ClaimAnswer, ClaimAsk, ClaimedJob, ClaimLane } from "../engine.js";
 import { recordId } from "../record.js";
-import type { CapsLeft, OpenLane } from "../sql/caps.js";
+import type { OpenLane } from "../sql/caps.js";
 import { creationFrom, type EventValues, eventFrom, headOf, type JobHead } from "../sql/rows.js";
+import { queueScope, typeScope } from "../sql/slim.js";
 import { arrays, type SqlValue, type Step } from "../sql/statement.js";
 import { front, type Mark, type Marks } from "./marks.js";
 import { logAsJson, roundMax } from "./rounds.js";
@@ -27,30 +28,55 @@ import {
 import { joined, list, table } from "./text.js";
 import type { PostgresTransaction } from "./transaction.js";
 
-/** What is asked of each lane, and what time has brought there. One whose caps are not counted tells whether it has jobs. */
-const asked = `SELECT i.*, c.now,
+/** What is asked of each lane. */
+const wishes = {
+  lane: "int",
+  record: "text",
+  wanted: "int",
+  lease_ms: "bigint",
+  capped: "int",
+  uncounted: "int",
+  rank: "int",
+  run_at: "bigint",
+  id: "text",
+} as const;
+
+/** What caps let each lane have, where they are counted, and the names that they are counted by. */
+const limits = {
+  type_max: "int",
+  queue_max: "int",
+  service: "text",
+  type: "text",
+  queue: "text",
+} as const;
+
+/** What a cap leaves to a lane `i`: it counts leases, and the slots of ended jobs whose worker has not confirmed. */
+function leftBy(column: "type" | "queue", scopeOf: (service: string, name: string) => string) {
+  const lanes = `(SELECT x.id FROM lanes x WHERE x.service = i.service AND x.${column} = i.${column})`;
+  return `CASE WHEN i.${column}_max IS NOT NULL THEN i.${column}_max - (SELECT count(*) FROM leases h WHERE h.lane IN ${lanes})
+    - (SELECT coalesce(sum(cardinality(h.jobs)), 0) FROM shared_leases h WHERE h.lane IN ${lanes})
+    - (SELECT count(*) FROM slots h WHERE h.scope = '${scopeOf("' || i.service || '", `' || i.${column} || '`)}' AND h.until > c.now) END`;
+}
+
+/** What each lane may have, and what time has brought there. One whose caps are not counted tells whether it has jobs. */
+function asked(areCounted: boolean): string {
+  const places = areCounted
+    ? `greatest(least(i.wanted, ${leftBy("type", typeScope)}, ${leftBy("queue", queueScope)}), 0)`
+    : "i.wanted";
+  return `SELECT i.*, c.now, ${places} AS places,
     (SELECT min(w.run_at) FROM waiting w WHERE w.lane = i.lane AND w.cause = 'due') AS due_at,
     coalesce((SELECT (s.body::json ->> 'paused')::boolean FROM records s
       WHERE s.id = i.record AND (s.expires_at IS NULL OR s.expires_at > c.now)), false) AS paused,
     i.uncounted = 1 AND EXISTS (
       SELECT 1 FROM ready o WHERE o.lane = i.lane AND (o.rank, o.run_at, o.id) > (i.rank, i.run_at, i.id)) AS lined
-  FROM (SELECT ?::bigint AS now) AS c, ${table("i", {
-    lane: "int",
-    record: "text",
-    places: "int",
-    lease_ms: "bigint",
-    capped: "int",
-    uncounted: "int",
-    rank: "int",
-    run_at: "bigint",
-    id: "text",
-  })}`;
+  FROM (SELECT ?::bigint AS now) AS c, ${table("i", areCounted ? { ...wishes, ...limits } : wishes)}`;
+}
 
 /** The logs of the jobs that have more than their creation, each behind the job's number. */
 const takenLogs = `${joined(`r.n || E'\\x1e' || (${logAsJson("r.n")})`)} FILTER (WHERE r.version > 1 OR r.noted = 1)`;
 
 /** The first in line of each lane, locked; none where something has to come first. */
-const find = `WITH asked AS MATERIALIZED (${asked}),
+const find = (areCounted: boolean) => `WITH asked AS MATERIALIZED (${asked(areCounted)}),
   outlook AS MATERIALIZED (
     SELECT min(due_at) AS due_at, bool_or(lined AND NOT paused) AS lined, min(now) AS now,
       (SELECT min(until) FROM slots WHERE until IS NOT NULL) AS lapses_at
@@ -77,7 +103,7 @@ const outlookColumns =
  * what was deleted. All are deleted in one scan of where they lie, which gives them in no order. The log of a job that was
  * tried before comes as JSON; the creation of each stands in its wide row.
  */
-const take = `${find},
+const take = (areCounted: boolean) => `${find(areCounted)},
   gone AS (
     DELETE FROM ready WHERE ctid = ANY(${firstFound})
       AND (deadline IS NULL OR deadline > greatest(?::bigint, run_at))
@@ -113,11 +139,15 @@ const take = `${find},
   SELECT ${outlookColumns}, s.seq,
     CASE WHEN s.jobs <> t.numbers THEN array_to_string(s.jobs, E'\\x1f') END, (SELECT lane FROM whole), t.lanes,
     CASE WHEN s.jobs <> t.numbers OR t.logs IS NOT NULL THEN array_to_string(t.numbers, E'\\x1f') END, t.logs, ${takenNames}
+    ${areCounted ? ", (SELECT string_agg(i.lane || ':' || i.places, ',') FROM asked i)" : ""}
   FROM outlook o LEFT JOIN shared s ON true, (
     SELECT array_agg(r.n) AS numbers, ${takenLogs} AS logs,
       ${joined("r.lane::text")} FILTER (WHERE NOT EXISTS (SELECT 1 FROM whole)) AS lanes, ${takenLists} FROM gone r
     LEFT JOIN LATERAL (SELECT context, created_at, created_body FROM jobs WHERE n = r.n OFFSET 0) AS j ON true
   ) AS t`;
+
+const takeAny = take(false);
+const takeCounted = take(true);
 
 /** What a claim gave, and what has to follow: nothing, a claim of any jobs, or one that goes step by step. */
 export interface PlainClaim {
@@ -131,25 +161,31 @@ export interface ClaimMemory {
   readonly sharedLeases: SharedLeases;
 }
 
-/** Claims jobs of lanes that are known. `left` holds what caps leave; a lane with a cap that is not counted gives no job. */
+/**
+ * Claims jobs of lanes that are known. Caps of the lanes `counted` are counted on the way; whoever does so has locked them. A lane
+ * with a cap that is not counted gives no job.
+ */
 export function* claimPlain(
   tx: PostgresTransaction,
   ask: ClaimAsk,
   lanes: readonly OpenLane[],
-  left: CapsLeft,
+  counted: readonly OpenLane[],
   { marks, sharedLeases }: ClaimMemory,
 ): Step<PlainClaim> {
   const { limit } = ask;
   const starts = lanes.map(({ number }) => marks.from(number));
-  const places = lanes.map(({ free, caps }) =>
-    Math.max(Math.min(free, limit, ...caps.map((scope) => left.get(scope) ?? 0)), 0),
-  );
-  const columns = columnsOf(lanes, places, left, starts);
+  const isOpen = (open: OpenLane) => open.caps.length === 0 || counted.includes(open);
+  const wanted = lanes.map((open) => (isOpen(open) ? Math.min(open.free, limit) : 0));
+  const columns = columnsOf(lanes, wanted, isOpen, starts);
+  const areCounted = counted.length > 0;
+  if (areCounted) columns.push(...limitColumns(lanes, counted));
   const values = valuesOf(tx, ask, columns);
+  const sql = areCounted ? takeCounted : takeAny;
   const startedAt = performance.now();
-  const [row] = arrays<ClaimRow>(yield { sql: take, values, raw: true, planned: true, last: true });
+  const [row] = arrays<ClaimRow>(yield { sql, values, raw: true, planned: true, last: true });
   const tookMs = performance.now() - startedAt;
   if (!row) throw new Error("A claim gave no word of its lanes.");
+  const places = areCounted ? placesOf(lanes, row.at(-1) as string) : wanted;
   const [found, dueAt, lapsesAt, isLined] = row;
   const taken = takenJobs(row);
   const jobs = claimedJobs(tx, ask, lanes, taken);
@@ -185,22 +221,40 @@ const never = Number.POSITIVE_INFINITY;
 
 function columnsOf(
   lanes: readonly OpenLane[],
-  places: readonly number[],
-  left: CapsLeft,
+  wanted: readonly number[],
+  isOpen: (open: OpenLane) => boolean,
   starts: readonly (Mark | null)[],
-): readonly string[] {
+): string[] {
   const column = (of: (open: OpenLane, place: number) => SqlValue) => list(lanes.map(of));
   return [
     column(({ number }) => number),
     column(({ lane }) => recordId.queue(lane.service, lane.queue)),
-    list(places),
+    list(wanted),
     column(({ lane }) => lane.leaseMs),
     column(({ caps }) => (caps.length > 0 ? 1 : 0)),
-    column(({ caps }) => (caps.every((scope) => left.has(scope)) ? 0 : 1)),
+    column((open) => (isOpen(open) ? 0 : 1)),
     column((_, place) => (starts[place] ?? front).rank),
     column((_, place) => (starts[place] ?? front).runAt),
     column((_, place) => (starts[place] ?? front).id),
   ];
+}
+
+function limitColumns(lanes: readonly OpenLane[], counted: readonly OpenLane[]): readonly string[] {
+  const max = (of: (lane: ClaimLane) => number | undefined) =>
+    list(lanes.map((open) => (counted.includes(open) ? (of(open.lane) ?? null) : null)));
+  return [
+    max(({ typeMaxActive }) => typeMaxActive),
+    max(({ queueMaxActive }) => queueMaxActive),
+    list(lanes.map(({ lane }) => lane.service)),
+    list(lanes.map(({ lane }) => lane.type)),
+    list(lanes.map(({ lane }) => lane.queue)),
+  ];
+}
+
+/** How many jobs each lane could have had, as a claim tells that counted its caps. */
+function placesOf(lanes: readonly OpenLane[], told: string): readonly number[] {
+  const places = new Map(told.split(",").map((pair) => pair.split(":") as [string, string]));
+  return lanes.map(({ number }) => Number(places.get(String(number)) ?? 0));
 }
 
 /** The values of a claim. What its events and its leases share is told where each of them needs it. */

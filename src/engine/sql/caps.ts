@@ -75,6 +75,7 @@ function* activeUnder(
     sql: `SELECT (SELECT count(*) FROM held WHERE lane IN (SELECT id FROM lanes WHERE service = ? AND ${column} = ?))
       + (SELECT count(*) FROM slots WHERE scope = ? AND until > ?) AS active`,
     values: [...names, scope, now],
+    planned: true,
   };
   return row ? int(row, "active") : 0;
 }
