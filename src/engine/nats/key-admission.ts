@@ -9,12 +9,14 @@ import type { Job, JobKeyPolicy } from "../../core/job.js";
 import {
   admission,
   emptyKey,
+  isSamePlace,
   type KeyMember,
   type KeyState,
   promote,
   withMember,
   withOutcome,
   withoutMember,
+  withoutPlace,
 } from "./key-state.js";
 import type { Changed } from "./record-lines.js";
 
@@ -36,8 +38,9 @@ export interface LetIn {
   readonly step: "let_in";
   readonly created: EventOf<"created">;
   readonly job: Job;
-  /** How it stands under its key. */
+  /** How it stands under its key, and whether another create of the same id had put it there. */
   readonly member: KeyMember;
+  readonly isShared: boolean;
   /** The others who got a slot. */
   readonly promoted: readonly KeyMember[];
 }
@@ -75,7 +78,7 @@ export function askKey(body: KeyState | null, question: KeyQuestion): Changed<Ke
   }
   if (answer.outcome === "replaced") {
     const oldest = memberOf(staying, answer.replacedJobId);
-    const isOut = replaced.some(({ id, run }) => id === oldest?.id && run >= oldest.run);
+    const isOut = oldest && replaced.some((member) => isSamePlace(member, oldest));
     if (oldest && !isOut) return { body, extra: { step: "replace", member: oldest } };
   }
   return letIn(withOutcome(without(state, replaced), policy, answer, now), event, answer, now);
@@ -90,11 +93,14 @@ function letIn(
   const created = { ...event, policy: policyOutcome(answer) };
   const { job } = evolve(null, created);
   if (job === null) throw new Error(`Job ${event.jobId} could not be created.`);
-  const promotion = promote(placed(state, job, now), now);
+  const shared = sharedPlace(state, job);
+  const promotion = promote(shared ? renewed(state, shared, now) : withMember(state, job, now), now);
   const member = memberOf(promotion.state, job.id);
   if (member === undefined) throw new Error(`Job ${event.jobId} has no place under its key.`);
   const promoted = promotion.promoted.filter(({ id }) => id !== job.id);
-  return { body: promotion.state, extra: { step: "let_in", created, job, member, promoted } };
+  const isShared = shared !== undefined;
+  const extra = { step: "let_in", created, job, member, isShared, promoted } as const;
+  return { body: promotion.state, extra };
 }
 
 /**
@@ -122,17 +128,17 @@ function memberOf(state: KeyState, id: string | undefined): KeyMember | undefine
 }
 
 function without(state: KeyState, members: readonly KeyMember[]): KeyState {
-  return members.reduce((left, { id, run }) => withoutMember(left, id, run), state);
+  return members.reduce(withoutPlace, state);
 }
 
-/**
- * Puts a new job under its key. Another create of the same id may have done so, and even be stored by now: then its place
- * is marked as newer, so that the other one, if it is refused, does not take it away.
- */
-function placed(state: KeyState, job: Job, now: number): KeyState {
+/** The place of a new job, if another create of the same id has taken it, which may even be stored by now. */
+function sharedPlace(state: KeyState, job: Job): KeyMember | undefined {
   const member = memberOf(state, job.id);
-  const isThere = member?.run === job.run && member.token === job.token + 1;
-  if (!isThere) return withMember(state, job, now);
-  const shared = { ...member, since: Math.max(now, member.since + 1) };
-  return { ...state, members: state.members.map((other) => (other === member ? shared : other)) };
+  return member?.run === job.run && member.token === job.token + 1 ? member : undefined;
+}
+
+/** Marks a place as newer, so that whoever took it first, or has judged it, does not take it away. */
+function renewed(state: KeyState, member: KeyMember, now: number): KeyState {
+  const newer = { ...member, since: Math.max(now, member.since + 1) };
+  return { ...state, members: state.members.map((other) => (other === member ? newer : other)) };
 }

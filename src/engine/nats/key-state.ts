@@ -106,11 +106,12 @@ export function withOutcome(
 /** Puts a job under the key. One that is there already keeps its place, and one that came back is as old as it ever was. */
 export function withMember(state: KeyState, job: Job, now: number): KeyState {
   const member = memberOf(job, now);
-  if (state.members.some(({ id }) => id === job.id))
-    return {
-      ...state,
-      members: state.members.map((other) => (other.id === job.id ? member : other)),
-    };
+  if (state.members.some(({ id }) => id === job.id)) {
+    // It is told from the place before, also if the clock stands still.
+    const renewed = ({ since }: KeyMember) => ({ ...member, since: Math.max(now, since + 1) });
+    const members = state.members.map((other) => (other.id === job.id ? renewed(other) : other));
+    return { ...state, members };
+  }
   const isYounger = ({ createdAt, id }: KeyMember) =>
     createdAt > job.createdAt || (createdAt === job.createdAt && job.run > 1 && id > job.id);
   const place = state.members.findIndex(isYounger);
@@ -138,6 +139,18 @@ export function withoutMember(state: KeyState, jobId: string, run?: number): Key
     member.id === jobId && (run === undefined || member.run <= run);
   if (!state.members.some(leaves)) return state;
   return { ...state, members: state.members.filter((member) => !leaves(member)) };
+}
+
+/** Whether two are the same place: one that was renewed in between is another, because somebody counts on it. */
+export function isSamePlace(one: KeyMember, other: KeyMember): boolean {
+  const isOfOneStart = one.id === other.id && one.run === other.run && one.token === other.token;
+  return isOfOneStart && one.since === other.since;
+}
+
+/** Takes a place away that was judged as it was seen; one that was renewed since then stays. */
+export function withoutPlace(state: KeyState, seen: KeyMember): KeyState {
+  const members = state.members.filter((member) => !isSamePlace(member, seen));
+  return members.length === state.members.length ? state : { ...state, members };
 }
 
 /** Keeps the slot of an ended job. */

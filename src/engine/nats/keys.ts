@@ -17,6 +17,7 @@ import {
   withMoved,
   withoutHeld,
   withoutMember,
+  withoutPlace,
 } from "./key-state.js";
 import type { Log } from "./log.js";
 import { casRoundsMax, type Rest, restMs } from "./record-lines.js";
@@ -147,7 +148,7 @@ export class Keys {
     throw records.busy(`Others changed who is under the key ${policy.key}`);
   }
 
-  #letIn({ created, job, member, promoted }: LetIn): KeyedCreate {
+  #letIn({ created, job, member, isShared, promoted }: LetIn): KeyedCreate {
     const hasSlot = member.stands === "slot";
     return {
       outcome: "let_in",
@@ -161,12 +162,8 @@ export class Keys {
       },
       refused: (isTakenUnseen = false) => this.#refused(job, isTakenUnseen),
       withdraw: async () => {
-        // Another create of the same id would have marked the place as its own.
-        const isOwn = ({ id, run, token, since }: KeyMember) =>
-          id === job.id && run === job.run && token === member.token && since === member.since;
-        await this.change(job, (state) =>
-          state.members.some(isOwn) ? withoutMember(state, job.id, job.run) : state,
-        );
+        // Another create of the same id that came later has renewed the place, and one that came before may be stored.
+        if (!isShared) await this.change(job, (state) => withoutPlace(state, member));
         await this.#ticketAll(promoted);
       },
     };
@@ -334,7 +331,8 @@ export class Keys {
     const isElsewhere = job !== null && job.service !== service;
     if (!isElsewhere && !(await giveUp(this.#context, service, member.id, logged))) return false;
     const under = { service, type, key };
-    await this.change(under, (state) => withoutMember(state, member.id, member.run));
+    // Whoever was refused may have come back to its place by now, and be stored.
+    await this.change(under, (state) => withoutPlace(state, member));
     return true;
   }
 

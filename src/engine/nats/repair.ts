@@ -11,7 +11,7 @@ import type { StoredRecord } from "../record.js";
 import type { CapPlace } from "./caps.js";
 import type { ReadJob } from "./entry.js";
 import { followUpOf, followUpPrefix, forgetFollowUp } from "./follow-ups.js";
-import { isCurrent, type KeyMember, type KeyState, withHeld, withoutMember } from "./key-state.js";
+import { isCurrent, type KeyMember, type KeyState, withHeld, withoutPlace } from "./key-state.js";
 import type { EngineParts } from "./parts.js";
 import { giveUp } from "./refusal.js";
 import { priorityLane } from "./subjects.js";
@@ -118,12 +118,12 @@ export class Repair {
     const under = keyOf(state);
     if (job !== null && job.service !== state.service) {
       // Another service has the id, so that this job never comes.
-      await keys.change(under, (current) => withoutMember(current, member.id, member.run));
+      await keys.change(under, (current) => withoutPlace(current, member));
       return;
     }
     if (job === null || job.run < member.run) {
       if (await this.#isGivenUp(state.service, member, logged))
-        await keys.change(under, (current) => withoutMember(current, member.id, member.run));
+        await keys.change(under, (current) => withoutPlace(current, member));
       return;
     }
     if (job.state === "active") return;
@@ -131,7 +131,7 @@ export class Repair {
       const until = await leases.mayRunUntil(logged, job.token, now());
       const slot = { id: job.id, token: job.token, until: until ?? 0 };
       await keys.change(under, (current) => {
-        const left = withoutMember(current, job.id, job.run);
+        const left = withoutPlace(current, member);
         return until === null || left === current ? left : withHeld(left, slot);
       });
     } else if (!isCurrent(member, job)) await keys.join(job);
@@ -149,8 +149,8 @@ export class Repair {
       const { job } = logged;
       if (job?.state === "active" && job.token === place.token) continue;
       if (job === null || job.token < place.token) {
-        if (await this.#isGivenUp(service, place, logged))
-          await caps.free([id], place.id, place.token);
+        // Another claim of the same start may have taken a place of its own since then.
+        if (await this.#isGivenUp(service, place, logged)) await caps.freeOf([id], place.by);
         continue;
       }
       const until = await leases.mayRunUntil(logged, place.token, now());

@@ -131,7 +131,7 @@ export class JobStarts {
     for (const each of placed) {
       const start = this.#startOf(lane, actor, each);
       if (start) starts.push(start);
-      else again.push(this.#startAgain(lane, each));
+      else again.push(this.#startAgainLater(lane, each));
     }
     const publications =
       starts.length === 0 ? [] : await this.#context.log.appendEach(starts.map(({ item }) => item));
@@ -146,7 +146,7 @@ export class JobStarts {
       }
       this.#context.held.leave(start.facts.sheet);
       if (publication.outcome === "fault") failed ??= publication;
-      else again.push(this.#startAgain(lane, start.placed));
+      else again.push(this.#startAgainLater(lane, start.placed));
     }
     for (const settled of again.length === 0 ? [] : await Promise.allSettled(again)) {
       if (settled.status === "rejected") failed ??= { error: settled.reason };
@@ -184,6 +184,13 @@ export class JobStarts {
     };
     this.#context.held.set(job.id, active.token, held);
     return { job: active, leaseUntil: facts.leaseUntil };
+  }
+
+  /** The same as `#startAgain`, for who waits for something else first: a fault that nobody waits for would end the process. */
+  #startAgainLater(lane: StartLane, placed: Placed): Promise<ClaimedJob | null> {
+    const started = this.#startAgain(lane, placed);
+    started.catch(() => {});
+    return started;
   }
 
   /** Something came in between: looks at the job again, and starts it if it still may. */

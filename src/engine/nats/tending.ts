@@ -129,8 +129,9 @@ export class Tending {
     const { log, keys } = this.#context;
     const { job } = await log.load(id);
     if (!job?.key) return keys.ticket(id, "due");
+    await keys.tend(job.service, job.key.hash);
+    // Where that has failed the job is offered again.
     if (this.#competing.size >= rememberedMax) this.#competing.clear();
     this.#competing.set(id, version);
-    await keys.tend(job.service, job.key.hash);
   }
 }
