@@ -73,3 +73,26 @@ it("lets many wait for each other where a server takes long for each message", a
   await createAll();
   expect(batches).toEqual([20]);
 });
+
+it("cuts what one call asks for into batches of a thousand, and of a few megabytes", async () => {
+  const clock = new MovableClock();
+  const batches: number[] = [];
+  const creator = creatorOver(async (what) => {
+    batches.push(what.split(", ").length);
+    clock.advance(1);
+  }, clock);
+  const createAll = async (count: number, payload: string) => {
+    batches.length = 0;
+    const creations = Array.from({ length: count }, () => creator.creation({ payload }));
+    const outcomes = await creator.engine.append(creations);
+    expect(outcomes.filter(({ outcome }) => outcome === "appended")).toHaveLength(count);
+    return [...batches];
+  };
+  // It is measured first what messages alone take.
+  for (let round = 0; round < 5; round++) await createAll(20, "");
+  expect(await createAll(2_500, "")).toEqual([1_000, 1_000, 500]);
+  const large = await createAll(100, "x".repeat(100_000));
+  expect(large.reduce((sum, size) => sum + size)).toBe(100);
+  expect(Math.max(...large)).toBeLessThanOrEqual(40);
+  expect(large).toHaveLength(3);
+});

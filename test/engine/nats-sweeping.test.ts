@@ -1,8 +1,12 @@
 // The sweeper: a job whose ticket was acknowledged while it could still be claimed is offered again.
 import { createInbox, type NatsConnection } from "@nats-io/transport-node";
-import type { Environment } from "millrace/conformance";
+import { Environment, MovableClock } from "millrace/conformance";
 import { expect, it } from "vitest";
 import { ids } from "#millrace/conformance/environment.js";
+import { thrownFault } from "#millrace/engine/nats/faults.js";
+import { MemoryProjectionStore, ProjectionMemory } from "#millrace/engine/projection/memory.js";
+import { openSimulated } from "../simulation/nats/deployment.js";
+import { plainWire, SimulatedServer } from "../simulation/nats/server.js";
 import { natsConnection } from "../support/nats.js";
 import { Deployment } from "../support/nats-engine.js";
 
@@ -65,4 +69,37 @@ it("jobs that stand for good reason do not keep it from being found, and get no 
   await sweep(env, 4);
   expect(ids(await env.claim())).toEqual([second]);
   expect(await env.historyNames(standing[0]?.job.id ?? "")).toEqual(["created"]);
+});
+
+it("a lane that nobody answers for leaves the others theirs, and is told of", async () => {
+  const clock = new MovableClock();
+  const server = new SimulatedServer({ time: () => clock.monotonic() });
+  const memory = new ProjectionMemory();
+  const engine = openSimulated(server, {
+    clock,
+    session: "keeper",
+    store: () => new MemoryProjectionStore(clock, memory),
+    isOld: false,
+    wire: {
+      ...plainWire,
+      request: async (what, work) => {
+        if (!what.startsWith("info of shop~bad")) return work();
+        throw thrownFault(Object.assign(new Error(what), { name: "TimeoutError" }), "nats:");
+      },
+    },
+  });
+  const env = new Environment(engine, clock, async () => engine);
+  const lanes = [env.lane({ type: "bad" }), env.lane({ type: "good" })];
+  await engine.prepareClaims?.(lanes);
+  await env.create({ type: "bad" });
+  const { id } = await env.create({ type: "good" });
+  for (const type of ["bad", "good"]) {
+    const consumer = server.consumer(`shop~${type}~${type}~v1-normal`);
+    for (const { seq } of consumer?.fetch(10) ?? []) consumer?.acknowledge(seq);
+  }
+  clock.advance(standingMs + 1);
+  await expect(engine.tend?.("shop")).rejects.toThrow("did not answer in time");
+  const { jobs } = await engine.claim({ worker: "worker-1", limit: 10, lanes });
+  expect(ids(jobs.map(({ job }) => job))).toEqual([id]);
+  await engine.close();
 });

@@ -432,7 +432,9 @@ export class Changes {
     const logged = await log.current(note.service, note.jobId, held.get(note.jobId, token));
     if (logged.job === null || evolve(logged.job, note).ignored !== null) return false;
     const message = messageOf(subjects.note(note), note);
-    const publication = await log.append({ jobId: `${note.jobId}/${note.id}`, message });
+    // Notes of a job may go in one batch.
+    const jobId = `${note.jobId}/${note.id}`;
+    const publication = await log.append({ jobId, message, isNote: true });
     return publication.outcome === "stored";
   }
 

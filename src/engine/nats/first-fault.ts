@@ -12,6 +12,11 @@ export class FirstFault {
     return this.#first === null;
   }
 
+  /** Whether the server is away, so that nothing more is attempted. */
+  get isAway(): boolean {
+    return this.#isAway;
+  }
+
   note(error: unknown): void {
     this.#first ??= { error };
     this.#isAway ||= mayPass(error);

@@ -31,15 +31,23 @@ const partMax = 8;
 /** How often a publish whose reply was lost is looked up and sent again. */
 const lostRepliesMax = 5;
 
+/**
+ * How often a copy is read again that shows nothing where the server has something: for about a second with the rests in
+ * between where an event may be stored, and less where it is only to be seen what was faster.
+ */
+const doubtLooksMax = 45;
+const refusedLooksMax = 10;
+
 /** How many jobs are asked for in one request. */
 const loadMax = 100;
 
 const conflict: Publication = { outcome: "conflict" };
 
-/** An event to be appended under the id of its job. */
+/** An event to be appended under the id of its job, or a note under an id of its own. */
 export interface Appended {
   readonly jobId: string;
   readonly message: OutgoingMessage;
+  readonly isNote?: true;
 }
 
 /** Events that somebody waits for. */
@@ -113,6 +121,16 @@ export class Log {
     for (let looks = 0; ; looks++) {
       const messages = await this.#port.read("jobs", this.#subjects.logFilter(id));
       if (!this.#own?.isBehind(id, messages.at(-1)?.seq ?? 0)) return messages;
+      await this.#rest(restMs(looks));
+    }
+  }
+
+  /** Whether a job's log ends at a position, for so long that every copy would show more if there were more. */
+  async staysAt(id: string, seq: number): Promise<boolean> {
+    const looksMax = this.#own ? doubtLooksMax : 0;
+    for (let looks = 0; ; looks++) {
+      const { lastSeq } = await this.load(id);
+      if (lastSeq > seq || looks >= looksMax) return lastSeq === seq;
       await this.#rest(restMs(looks));
     }
   }
@@ -247,11 +265,19 @@ export class Log {
     if (rest.length === 0) return this.append(first);
     if (this.isAtomic) {
       const publish = async () => {
-        const publications = await this.#port.publishTogether(items.map(({ message }) => message));
-        if (this.#own) this.#remember(items, publications);
-        return publications[0] ?? conflict;
+        const [given = conflict] = await this.#port.publishTogether(
+          items.map(({ message }) => message),
+        );
+        return given;
       };
-      return this.#readingBack(first, publish);
+      const publication = await this.#readingBack(first, publish);
+      if (publication.outcome === "stored" && this.#own) {
+        // They lie one behind the other, also where the first was found by reading.
+        const { seq } = publication;
+        const all = items.map((_, place) => ({ outcome: "stored", seq: seq + place }) as const);
+        this.#remember(items, all);
+      }
+      return publication;
     }
     const publication = await this.append(first);
     if (publication.outcome === "stored") for (const item of rest) await this.append(item);
@@ -260,9 +286,12 @@ export class Log {
 
   /** Remembers what was stored, so that this process is shown it. */
   #remember(items: readonly Appended[], publications: readonly EachPublication[]): void {
-    for (const [index, { jobId }] of items.entries()) {
+    for (const [index, item] of items.entries()) {
       const publication = publications[index];
-      if (publication?.outcome === "stored") this.#own?.stored(jobId, publication.seq);
+      if (publication?.outcome !== "stored") continue;
+      // Nobody waits for a copy to show a note.
+      if (item.isNote) this.#own?.reached(publication.seq);
+      else this.#own?.stored(item.jobId, publication.seq);
     }
   }
 
@@ -282,7 +311,10 @@ export class Log {
     });
   }
 
-  /** A job has one event in a batch, because a compare sees only what was stored before the batch. */
+  /**
+   * A job has one event in a batch, because a compare sees only what was stored before the batch. A call may ask for more
+   * than a batch may hold.
+   */
   async #sendApart(items: readonly Appended[]): Promise<readonly EachPublication[]> {
     const publications = new Array<EachPublication>(items.length);
     for (let left = [...items.keys()]; left.length > 0; ) {
@@ -290,11 +322,18 @@ export class Log {
       const later: number[] = [];
       const chosen: number[] = [];
       const batch: Appended[] = [];
-      for (const place of left) {
+      let weight = 0;
+      for (const [index, place] of left.entries()) {
         const item = items[place] as Appended;
         if (ids.has(item.jobId)) {
           later.push(place);
           continue;
+        }
+        weight += weightOf(item);
+        if (weight > batchLengthMax && batch.length > 0) {
+          // Nothing behind it goes before it, so that the events of a job stay in order.
+          for (const behind of left.slice(index)) later.push(behind);
+          break;
         }
         ids.add(item.jobId);
         chosen.push(place);
@@ -356,26 +395,46 @@ export class Log {
 
   /** Publishes, and looks into the log where it is not known whether that worked: also a refusal may be an echo of its own success. */
   async #readingBack(
-    { jobId, message }: Appended,
+    item: Appended,
     publish: () => Promise<Publication>,
     mayCome = false,
   ): Promise<Publication> {
+    const { expect } = item.message;
+    let isInDoubt = mayCome;
     for (let lost = 0; ; lost++) {
+      let isRefused = false;
       try {
         const publication = await publish();
-        if (publication.outcome === "stored" || message.expect === undefined) return publication;
+        if (publication.outcome === "stored" || expect === undefined) return publication;
+        isRefused = true;
       } catch (error) {
         const isAmbiguous = StoreBusy.is(error) || StoreUnavailable.is(error);
         if (mayCome || lost > 0) doubt(error);
         if (!isAmbiguous || lost >= lostRepliesMax) throw error;
+        isInDoubt = true;
       }
+      // Where the server has refused it and a copy shows no reason, that copy is behind.
+      const isLate = isRefused && this.#own !== null;
+      const looksMax = isInDoubt ? doubtLooksMax : refusedLooksMax;
+      const found = await this.#lookFor(item, isLate ? looksMax : 0);
+      if (found) return found;
+      if (isLate || lost >= lostRepliesMax) return conflict;
+    }
+  }
+
+  /** What became of an event by the log; `null` where that shows nothing new, however often it is read again. */
+  async #lookFor({ jobId, message }: Appended, looksMax: number): Promise<Publication | null> {
+    const { id } = eventOf(message);
+    for (let looks = 0; ; looks++) {
       const messages = await this.#read(jobId);
-      const { id } = eventOf(message);
       const own = messages.find((stored) => tellsOf(stored, id));
       if (own) return { outcome: "stored", seq: own.seq };
       const { lastSeq } = foldMessages(this.#subjects.prefix, messages);
-      if (message.expect === undefined || lastSeq !== message.expect.seq) return conflict;
-      if (lost >= lostRepliesMax) return conflict;
+      if (message.expect === undefined || lastSeq > message.expect.seq) return conflict;
+      // A copy may be behind what was expected, too; without copies that is gone.
+      if (this.#own === null && lastSeq < message.expect.seq) return conflict;
+      if (looks >= looksMax) return null;
+      await this.#rest(restMs(looks));
     }
   }
 }
@@ -383,9 +442,13 @@ export class Log {
 /** What a call weighs in a batch. */
 function weigh(items: readonly Appended[]): number {
   let weight = 0;
-  for (const { message } of items)
-    weight += Math.max(message.body.length, batchLengthMax / batchMessagesMax);
+  for (const item of items) weight += weightOf(item);
   return weight;
+}
+
+/** What an event weighs: its length, and at least so much that a batch never holds too many. */
+function weightOf({ message }: Appended): number {
+  return Math.max(message.body.length, batchLengthMax / batchMessagesMax);
 }
 
 function isStored({ outcome }: EachPublication): boolean {

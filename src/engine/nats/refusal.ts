@@ -75,7 +75,7 @@ export async function isTakenUnseen(
   id: string,
   lastSeq: number,
 ): Promise<boolean> {
-  return subjects.scope !== undefined && (await log.load(id)).lastSeq === lastSeq;
+  return subjects.scope !== undefined && (await log.staysAt(id, lastSeq));
 }
 
 /** A job that has not started, or that has ended: whoever was about to change it has to look again. */

@@ -4,6 +4,7 @@
  */
 import type { Projection } from "../projection/projection.js";
 import type { StandingJob } from "../projection/tickets.js";
+import { FirstFault } from "./first-fault.js";
 import type { Keys } from "./keys.js";
 import type { Log } from "./log.js";
 import type { Port } from "./port.js";
@@ -14,6 +15,9 @@ const lookMax = 500;
 
 /** How long a job may stand in line before its ticket is looked for. */
 const standingMs = 60_000;
+
+/** Where the acknowledged tickets of consumers end; consumers that are not there, or of which nothing is known, are missing. */
+type Floors = ReadonlyMap<string, number>;
 
 /** What sweeping needs of the engine. */
 export interface SweeperContext {
@@ -38,22 +42,43 @@ export class Sweeper {
     const after = this.#lookedAt.get(service) ?? 0;
     const ask = { service, since: now - standingMs, after, limit: lookMax };
     const found = await projection.longStanding(ask);
-    const floors = new Map<string, Promise<number | null>>();
+    // One lane that nobody answers for must not keep those of the others from being looked at.
+    const [lanes, jobs] = [new FirstFault(), new FirstFault()];
+    const floors = await this.#floors(found, lanes);
     for (const standing of found) {
       // A job that cannot be read must not be all that is ever looked at.
       this.#lookedAt.set(service, standing.n);
-      await this.#look(standing, floors);
+      await jobs.attempt(() => this.#look(standing, floors));
+      if (jobs.isAway) break;
     }
-    if (found.length < lookMax) this.#lookedAt.delete(service);
+    if (found.length < lookMax && !jobs.isAway) this.#lookedAt.delete(service);
+    lanes.rethrow();
+    jobs.rethrow();
   }
 
-  async #look(standing: StandingJob, floors: Map<string, Promise<number | null>>): Promise<void> {
-    const { port, subjects, log, keys } = this.#context;
-    const consumer = subjects.consumer(standing, priorityLane(standing.priority));
-    const asked = floors.get(consumer) ?? port.acknowledgedUpTo(consumer);
-    floors.set(consumer, asked);
-    const floor = await asked;
-    if (floor === null) return;
+  /** Up to where the tickets of each lane were acknowledged. All are asked at once, so that a server that is away is waited for once. */
+  async #floors(found: readonly StandingJob[], faults: FirstFault): Promise<Floors> {
+    const floors = new Map<string, number>();
+    const ask = async (consumer: string) => {
+      try {
+        const floor = await this.#context.port.acknowledgedUpTo(consumer);
+        if (floor !== null) floors.set(consumer, floor);
+      } catch (error) {
+        faults.note(error);
+      }
+    };
+    await Promise.all([...new Set(found.map((each) => this.#consumer(each)))].map(ask));
+    return floors;
+  }
+
+  #consumer(standing: StandingJob): string {
+    return this.#context.subjects.consumer(standing, priorityLane(standing.priority));
+  }
+
+  async #look(standing: StandingJob, floors: Floors): Promise<void> {
+    const { log, keys } = this.#context;
+    const floor = floors.get(this.#consumer(standing));
+    if (floor === undefined) return;
     const { job, ticketSeq } = await log.load(standing.id);
     const waits = job?.state === "pending" || job?.state === "retry";
     if (!waits || ticketSeq > floor) return;
