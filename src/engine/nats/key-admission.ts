@@ -94,7 +94,10 @@ function letIn(
   const { job } = evolve(null, created);
   if (job === null) throw new Error(`Job ${event.jobId} could not be created.`);
   const shared = sharedPlace(state, job);
-  const promotion = promote(shared ? renewed(state, shared, now) : withMember(state, job, now), now);
+  const promotion = promote(
+    shared ? renewed(state, shared, now) : withMember(state, job, now),
+    now,
+  );
   const member = memberOf(promotion.state, job.id);
   if (member === undefined) throw new Error(`Job ${event.jobId} has no place under its key.`);
   const promoted = promotion.promoted.filter(({ id }) => id !== job.id);
