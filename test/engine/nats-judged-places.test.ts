@@ -222,3 +222,36 @@ describe("a claim that looks at a job again while others are stored", () => {
     expect(unhandled).toEqual([]);
   });
 });
+
+describe("a job whose lease has lapsed and that is ended from outside", () => {
+  const lane = { typeMaxActive: 1 };
+
+  /** Ends a running job, while its worker renews its lease just before a step of that. */
+  async function endedWhileRenewed(isMeant: (what: string) => boolean) {
+    const { env, process } = deployed();
+    const [running] = await env.createMany(2);
+    const job = await env.claimOne(lane);
+    expect(job.id).toBe(running?.id);
+    env.clock.advance(30_001);
+    const renewals: unknown[] = [];
+    const other = process(async (what, go) => {
+      if (renewals.length === 0 && isMeant(what))
+        renewals.push(...(await env.engine.renew([{ job, token: job.token, leaseMs: 30_000 }])));
+      return go();
+    });
+    await other.command(job.id, { command: "cancel", force: true });
+    const ask = { worker: "worker-2", limit: 1, lanes: [env.lane(lane)] };
+    const { jobs } = await env.engine.claim(ask);
+    return { renewal: renewals[0], claimed: jobs.length };
+  }
+
+  it("keeps its place where its worker has renewed it before it is struck out", async () => {
+    const ended = await endedWhileRenewed((what) => /^publish \$KV\..*\.leases\./.test(what));
+    expect(ended).toMatchObject({ renewal: { outcome: "held" }, claimed: 0 });
+  });
+
+  it("leaves its place where its worker comes too late, and is told so", async () => {
+    const ended = await endedWhileRenewed(stores("cancelled"));
+    expect(ended).toMatchObject({ renewal: { outcome: "lost" }, claimed: 1 });
+  });
+});

@@ -343,12 +343,14 @@ export class Changes {
     return leases.strike(logged, now());
   }
 
-  /** Until when the places of an active job stay held that somebody else ends: its worker may still run. */
+  /**
+   * Until when the places of an active job stay held that somebody else ends: its worker may still run. One whose lease has
+   * lapsed cannot renew it any more.
+   */
   async #heldUntil(logged: LoggedJob, after: Job | null, by: ChangedBy): Promise<number | null> {
     const leaves = logged.job?.state === "active" && after?.state !== "active";
     if (!leaves || by === "worker") return null;
-    const lease = await this.#context.leases.of(logged);
-    return lease && lease.until > this.#context.now() ? lease.until : null;
+    return this.#context.leases.strikeUnlessStanding(logged, this.#context.now());
   }
 
   /** Until when the worker of an ended job may still run, by its log. */

@@ -96,20 +96,25 @@ export class Leases {
 
   /** Strikes out a lapsed lease. Gives whether it had lapsed. */
   async strike(logged: LoggedJob, now: number): Promise<boolean> {
+    return activeOf(logged) !== null && (await this.strikeUnlessStanding(logged, now)) === null;
+  }
+
+  /** Strikes out the lease of an active job if it has lapsed, and gives `null`; otherwise gives until when it stands. */
+  async strikeUnlessStanding(logged: LoggedJob, now: number): Promise<number | null> {
     const active = activeOf(logged);
-    if (!active) return false;
+    if (!active) return null;
     const { job, start } = active;
-    if (start.leaseUntil > now) return false;
     const id = sheetId(job.service, start.sheet);
-    return this.#records.update<Sheet, boolean>(
+    return this.#records.update<Sheet, number | null>(
       id,
       (sheet) => {
         const renewal = sheet?.[job.id];
         const isCurrent = renewal?.token === job.token;
-        if (isCurrent && renewal.struck) return { body: sheet, extra: true };
-        if (isCurrent && renewal.until > now) return { body: sheet, extra: false };
+        const until = Math.max(start.leaseUntil, isCurrent ? renewal.until : 0);
+        if (until > now) return { body: sheet, extra: until };
+        if (isCurrent && renewal.struck) return { body: sheet, extra: null };
         const struck = { token: job.token, until: 0, at: now, struck: true } as const;
-        return { body: { ...sheet, [job.id]: struck } as Sheet, extra: true };
+        return { body: { ...sheet, [job.id]: struck } as Sheet, extra: null };
       },
       forgottenAt,
     );
