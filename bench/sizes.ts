@@ -40,7 +40,7 @@ export const fullSizes: Sizes = {
   createConcurrentJobs: 50_000,
   createSequentialJobs: 4_000,
   createManyJobs: 100_000,
-  pickupSamples: 300,
+  pickupSamples: 1_000,
   idleMs: 30_000,
   isolatedBacklogJobs: 400,
   keptJobs: 1_000_000,

@@ -184,10 +184,8 @@ export class Log {
   /** Appends events, each by itself. They share what waits for them, because that costs more than the events. */
   appendEach(items: readonly Appended[]): Promise<readonly EachPublication[]> {
     return new Promise((resolve) => {
-      const tell: Asked["tell"] = (publications) => {
-        if (this.#own) this.#remember(items, publications);
-        resolve(publications);
-      };
+      // Most logs have one copy, and what a create holds on to while it is under way costs more than the create.
+      const tell = this.#own === null ? resolve : this.#remembering(items, resolve);
       const waiting = this.#asked.push({ items, tell });
       if (waiting === 1) queueMicrotask(() => this.#goOut(2));
       else if (waiting >= partMax && this.#pace.isQuick) this.#goOut(1);
@@ -282,6 +280,13 @@ export class Log {
     const publication = await this.append(first);
     if (publication.outcome === "stored") for (const item of rest) await this.append(item);
     return publication;
+  }
+
+  #remembering(items: readonly Appended[], tell: Asked["tell"]): Asked["tell"] {
+    return (publications) => {
+      this.#remember(items, publications);
+      tell(publications);
+    };
   }
 
   /** Remembers what was stored, so that this process is shown it. */
