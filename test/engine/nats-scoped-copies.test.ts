@@ -21,7 +21,8 @@ function deployed() {
     const wire = {
       ...plainWire,
       request: async <Answer>(what: string, work: () => Answer) => {
-        copy.isLate = scope !== undefined && what.startsWith("read ") && copy.lateAnswers > 0;
+        const isReading = what.startsWith("read ") || what === "last of each";
+        copy.isLate = scope !== undefined && isReading && copy.lateAnswers > 0;
         if (copy.isLate) copy.lateAnswers -= 1;
         const answer = work();
         copy.isLate = false;

@@ -184,8 +184,11 @@ export class JetStreamPort implements Port {
   }
 
   async lastOfEach(filters: readonly string[]): Promise<readonly StoredMessage[] | null> {
-    if (!this.#readsEverything) return null;
-    return this.#patiently(() => readLastOfEach(this.#from("jobs"), filters));
+    const from = this.#from("jobs");
+    if (this.#readsEverything) return this.#patiently(() => readLastOfEach(from, filters));
+    const [filter, ...others] = filters;
+    if (filter === undefined || others.length > 0) return null;
+    return this.#patiently(() => readAll(from, filter, "last_per_subject"));
   }
 
   async ensureConsumer({ name, filter, ackWaitMs }: ConsumerConfig): Promise<void> {

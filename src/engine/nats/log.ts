@@ -12,6 +12,7 @@ import { eventOf } from "../event-text.js";
 import { foldMessages, type LoggedJob, noJob, type ReadJob, tellsOf } from "./entry.js";
 import { doubt, isRefusedForSure } from "./faults.js";
 import type { HeldJob } from "./held.js";
+import { readJobLog } from "./job-log.js";
 import type { OwnWrites } from "./own-writes.js";
 import { Pace } from "./pace.js";
 import type { EachPublication, OutgoingMessage, Port, Publication, StoredMessage } from "./port.js";
@@ -119,7 +120,7 @@ export class Log {
   /** All of a job's log, with whatever this process has stored in it. */
   async #read(id: string): Promise<readonly StoredMessage[]> {
     for (let looks = 0; ; looks++) {
-      const messages = await this.#port.read("jobs", this.#subjects.logFilter(id));
+      const messages = await readJobLog(this.#port, this.#subjects.logFilter(id));
       if (!this.#own?.isBehind(id, messages.at(-1)?.seq ?? 0)) return messages;
       await this.#rest(restMs(looks));
     }

@@ -63,10 +63,10 @@ export interface Port {
   /** The newest message under a filter. */
   last(stream: StreamName, filter: string): Promise<StoredMessage | null>;
 
-  /** All messages under a filter, in order. */
+  /** All messages under a filter, in order. With wildcards the server looks at every message from the first of them on. */
   read(stream: StreamName, filter: string): Promise<readonly StoredMessage[]>;
 
-  /** The newest message of each subject under some filters, in order; `null` where that cannot be asked at once. */
+  /** The newest message of each subject under some filters, in order; `null` where that cannot be asked, or not at once. */
   lastOfEach(filters: readonly string[]): Promise<readonly StoredMessage[] | null>;
 
   /** Makes a durable consumer, or takes the one that is there. */

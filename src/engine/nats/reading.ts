@@ -134,10 +134,11 @@ function getDirect(from: ReadingFrom, request: object): Promise<DirectAnswer> {
   });
 }
 
-/** All messages under a filter, by a consumer whose filter can be permitted. */
+/** All messages under a filter, or the newest of each subject, by a consumer whose filter can be permitted. */
 export async function readAll(
   from: ReadingFrom,
   filter: string,
+  which: "all" | "last_per_subject" = "all",
 ): Promise<readonly StoredMessage[]> {
   const inbox = from.newInbox();
   const messages: StoredMessage[] = [];
@@ -157,7 +158,7 @@ export async function readAll(
   };
   const subscription = from.receiver.subscribe(inbox, heard, finish);
   try {
-    const count = await consumerOf(from, filter, inbox, { deliver_policy: "all" });
+    const count = await consumerOf(from, filter, inbox, { deliver_policy: which });
     if (count === 0) return [];
     timer = setTimeout(() => finish(timeout()), stallMs);
     await finished;
