@@ -78,11 +78,14 @@ describe("a call of a process that is older than the schema has become", () => {
     const engine = await openEngine(url);
     onTestFinished(() => engine.close());
     await engine.head();
+    const connections =
+      "FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'millrace'";
     await execute(
       url,
       "UPDATE millrace.store SET version = 99",
-      "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'millrace'",
+      `SELECT pg_terminate_backend(pid) ${connections}`,
     );
+    while ((await execute(url, `SELECT pid ${connections}`)).length > 0);
     // The first may meet the connection that was lost, and the second makes another.
     await engine.head().catch(() => {});
     await engine.head().catch(() => {});
