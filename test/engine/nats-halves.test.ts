@@ -59,13 +59,19 @@ it("sends what many have asked for while others of the same turn get theirs read
   expect(sent).toBe(20);
 });
 
-it("lets many wait for each other where a server takes long for each message", async () => {
+/** Creates on a server that takes a millisecond for whatever it is sent, and how many messages each of that had. */
+function slowCreator() {
   const clock = new MovableClock();
   const batches: number[] = [];
   const creator = creatorOver(async (what) => {
     batches.push(what.split(", ").length);
     clock.advance(1);
   }, clock);
+  return { creator, batches };
+}
+
+it("lets many wait for each other where a server takes long for each message", async () => {
+  const { creator, batches } = slowCreator();
   const createAll = () =>
     Promise.all(Array.from({ length: 20 }, () => creator.create({ type: "mail" })));
   for (let round = 0; round < 5; round++) await createAll();
@@ -75,12 +81,7 @@ it("lets many wait for each other where a server takes long for each message", a
 });
 
 it("cuts what one call asks for into batches of a thousand, and of a few megabytes", async () => {
-  const clock = new MovableClock();
-  const batches: number[] = [];
-  const creator = creatorOver(async (what) => {
-    batches.push(what.split(", ").length);
-    clock.advance(1);
-  }, clock);
+  const { creator, batches } = slowCreator();
   const createAll = async (count: number, payload: string) => {
     batches.length = 0;
     const creations = Array.from({ length: count }, () => creator.creation({ payload }));

@@ -123,17 +123,18 @@ export class Writer {
 
   /** Ends jobs under their tokens. What has to be looked at alone may wait for somebody, and is settled apart from the others. */
   end(changes: readonly Change[]): Promise<readonly AppendOutcome[]> {
-    return this.#track(
-      this.#ends.call(changes).then((ended) => {
-        if (isWhole(ended)) return ended;
-        const left = changes.map(async (change, index) => {
-          const [outcome] = ended[index]
-            ? [ended[index]]
-            : await this.#lockingSettles.call([change]);
-          return outcome as AppendOutcome;
-        });
-        return Promise.all(left);
-      }),
+    return this.#track(this.#ends.call(changes).then((ended) => this.#settleLeft(changes, ended)));
+  }
+
+  #settleLeft(
+    changes: readonly Change[],
+    ended: readonly (AppendOutcome | null)[],
+  ): readonly AppendOutcome[] | Promise<readonly AppendOutcome[]> {
+    if (isWhole(ended)) return ended;
+    const settle = async (change: Change) =>
+      (await this.#lockingSettles.call([change])) as readonly [AppendOutcome];
+    return Promise.all(
+      changes.map(async (change, index) => ended[index] ?? (await settle(change))[0]),
     );
   }
 
