@@ -64,14 +64,21 @@ export function withStage<Job, Value>(
   system: StagedSystem<Job>,
   work: (stage: Stage<Job>) => Promise<Value>,
 ): Promise<Value> {
-  return inFreshStore(bench, async (url) => {
-    const stage = await system.open(url);
-    try {
-      return await work(stage);
-    } finally {
-      await stage.close();
-    }
-  });
+  return inFreshStore(bench, (url) => openedStage(system, url, work));
+}
+
+/** Does something with a system on a store. */
+export async function openedStage<Job, Value>(
+  system: StagedSystem<Job>,
+  url: string,
+  work: (stage: Stage<Job>) => Promise<Value>,
+): Promise<Value> {
+  const stage = await system.open(url);
+  try {
+    return await work(stage);
+  } finally {
+    await stage.close();
+  }
 }
 
 /**

@@ -2,29 +2,34 @@
 import type { Bench } from "../bench.js";
 import { drainOnce } from "../drain.js";
 import type { Stage } from "../stage.js";
-import { keptStore } from "../stores.js";
+import { keptStore, openedStage } from "../stores.js";
 import { millrace } from "./stage.js";
 import type { BenchJob } from "./verify.js";
 
 /** Nobody counts these jobs: of so many one is verified. */
 const jobsPerLook = 100;
 
-const stages = new WeakMap<Bench, Promise<Stage<BenchJob>>>();
+const stores = new WeakMap<Bench, Promise<string>>();
 
-/** A store with as many finished jobs as the run's sizes say. */
-export function keptStage(bench: Bench): Promise<Stage<BenchJob>> {
-  const known = stages.get(bench);
-  if (known) return known;
-  const making = makeKeptStage(bench);
-  stages.set(bench, making);
-  return making;
+/**
+ * Does something on a store with as many finished jobs as the run's sizes say. It is opened for each time, as an empty one
+ * is: a process that has verified jobs on JetStream goes on applying the log to its view, beside what is measured.
+ */
+export async function onKeptStage<Value>(
+  bench: Bench,
+  work: (stage: Stage<BenchJob>) => Promise<Value>,
+): Promise<Value> {
+  const known = stores.get(bench) ?? makeKeptStore(bench);
+  stores.set(bench, known);
+  return openedStage(millrace, await known, work);
 }
 
-async function makeKeptStage(bench: Bench): Promise<Stage<BenchJob>> {
+async function makeKeptStore(bench: Bench): Promise<string> {
   const jobs = bench.sizes.keptJobs;
-  const stage = await millrace.open(await keptStore(bench));
-  bench.workspace.undoAtEnd(() => stage.close());
+  const url = await keptStore(bench);
   bench.progress(`making a store with ${jobs.toLocaleString("en-US")} finished jobs`);
-  await drainOnce(bench, millrace, stage, { jobs, jobsPerLook });
-  return stage;
+  await openedStage(millrace, url, (stage) =>
+    drainOnce(bench, millrace, stage, { jobs, jobsPerLook }),
+  );
+  return url;
 }

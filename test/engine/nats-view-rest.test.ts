@@ -15,9 +15,9 @@ function view() {
   const rest = new ViewRest({ clock, stored });
   const stop = new AbortController();
   /** Rests after a transaction; tells when that is over. */
-  const resting = (behind: number) => {
+  const resting = (behind: number, last = 0) => {
     const pause = { isOver: false };
-    void rest.rest(behind, stop.signal).then(() => {
+    void rest.rest(last, behind, stop.signal).then(() => {
       pause.isOver = true;
     });
     return pause;
@@ -183,5 +183,39 @@ describe("a view whose process is busy", () => {
     stop.abort();
     await clock.advance(0);
     expect(stopped.isOver).toBe(true);
+  });
+});
+
+describe("a view whose log others write", () => {
+  /** Applies what was stored in a tenth of a second, twice, so that it is seen how fast the log grows. */
+  const follow = async ({ clock, resting }: ReturnType<typeof view>, perBatch: number) => {
+    resting(0, perBatch);
+    await clock.advance(100);
+    return resting(0, 2 * perBatch);
+  };
+
+  it("rests while the log grows fast, for some seconds at most", async () => {
+    const followed = view();
+    const pause = await follow(followed, 500);
+    await followed.clock.advance(restMaxMs - 100);
+    expect([pause.isOver, followed.rest.isOn]).toEqual([false, true]);
+    await followed.clock.advance(200);
+    expect([pause.isOver, followed.rest.isOn]).toEqual([true, false]);
+  });
+
+  it("goes on after a moment while the log grows slowly", async () => {
+    const followed = view();
+    const pause = await follow(followed, 50);
+    await followed.clock.advance(100);
+    expect([pause.isOver, followed.rest.isOn]).toEqual([true, false]);
+  });
+
+  it("does not take for work of others how far it is behind", async () => {
+    const { clock, resting } = view();
+    resting(100_000, 4_000);
+    await clock.advance(100);
+    const pause = resting(96_000, 8_000);
+    await clock.advance(0);
+    expect(pause.isOver).toBe(true);
   });
 });

@@ -28,10 +28,13 @@ import { type News, Told } from "./news.js";
 import type { Port } from "./port.js";
 import type { Records } from "./records.js";
 import type { Subjects } from "./subjects.js";
-import { ViewRest } from "./view-rest.js";
+import { restMaxMs, ViewRest } from "./view-rest.js";
 
 /** How long a question waits for the projection to catch up. */
 const patienceMs = 30_000;
+
+/** A view of another process that lacks fewer events than this is brought up to date for the keeper; it does not rest then. */
+const fewEvents = 1_000;
 
 /** Whoever does not lead looks this often whether it may. */
 const lookMs = leadMs / 3;
@@ -67,6 +70,8 @@ export class ReadModel {
   /** The services of which the view held jobs that wait for others when it was last looked at for them. */
   readonly #hasBlocked = new Map<string, boolean>();
   readonly #endsTold = new Told();
+  /** A position of the log, and until when a view that another process applies may lie before it. */
+  #restHead: { readonly head: number; readonly until: number } | null = null;
 
   constructor(options: ReadModelOptions) {
     this.#options = options;
@@ -128,7 +133,7 @@ export class ReadModel {
     const projection = await this.forKeeper(isTold);
     if (ask.kind === "blocked") await this.#rememberBlocked(projection, ask.service);
     const found = await projection.due(ask, limit);
-    if (found.length === 0 || !this.#rests.isOn) return found;
+    if (found.length === 0 || (projection.leads && !this.#rests.isOn)) return found;
     return (await this.caughtUp()).due(ask, limit);
   }
 
@@ -185,11 +190,23 @@ export class ReadModel {
    */
   async forKeeper(isTold: boolean): Promise<Projection> {
     const projection = await this.#opened();
-    if (isTold || !projection.leads) return this.caughtUp();
+    if (isTold) return this.caughtUp();
+    if (!projection.leads) return (await this.#mayRest(projection)) ? projection : this.caughtUp();
     if (this.#rests.isOn) return projection;
     this.#rests.nudge();
     await this.#catchUp(projection, this.#rests.begins);
     return projection;
+  }
+
+  /** Whether another process may let the view rest: many events gather, and it is not too old. */
+  async #mayRest(projection: Projection): Promise<boolean> {
+    const now = this.#options.clock.monotonic();
+    const head = await this.#options.log.head();
+    const position = await projection.position();
+    if (head - position < fewEvents) return false;
+    if (this.#restHead === null || position >= this.#restHead.head)
+      this.#restHead = { head, until: now + 2 * restMaxMs };
+    return now < this.#restHead.until;
   }
 
   /** Waits until the projection has everything that is in the log now, or until that is enough. */
@@ -280,8 +297,9 @@ export class ReadModel {
           position = await projection.apply(position, packed);
           this.#applied = position;
           // Somebody has cleared the projection: the log is read again from there.
-          if (position < packed.last) break;
-          if (packed.behind !== undefined) await this.#rests.rest(packed.behind, signal);
+          const { last, behind } = packed;
+          if (position < last) break;
+          if (behind !== undefined) await this.#rests.rest(last, behind, signal);
         }
       } catch {
         // The database is away. The log is not, so that nothing is lost by waiting.

@@ -1,17 +1,18 @@
 /**
  * When the view is brought up to date: work goes before it. Whoever stores many events needs the processor for them, and
  * what begins and ends within one transaction of the view is written once. So events gather for a moment, and for some
- * seconds while this process is busy, unless somebody asks for the view; then everything is applied at once.
+ * seconds while many are stored, by this process or by others, unless somebody asks for the view; then everything is
+ * applied at once.
  */
 import type { Clock } from "../clock.js";
 
 /** How long events gather while nobody waits for them. */
 const lingerMs = 100;
 
-/** How far in time the view may fall behind while this process is busy. */
+/** How far in time the view may fall behind while many events are stored. */
 export const restMaxMs = 5_000;
 
-/** From so many events on that this process stores in a second it is busy. They are counted over no less time than this. */
+/** From so many events on that are stored in a second somebody is busy. They are counted over no less time than this. */
 const busyPerSecond = 1_000;
 const countedMs = 50;
 
@@ -32,6 +33,8 @@ export class ViewRest {
   /** When the view was last known to have everything. */
   #freshAt: number;
   #counted: { at: number; stored: number; isBusy: boolean };
+  /** Where the log ended when it was last read, and whether it had grown fast until then. Nothing is known of it since. */
+  #log: { at: number; head: number; isBusy: boolean } | null = null;
   #end = () => {};
   /** Aborts when a rest begins, for those who do not insist on the newest. */
   #begin = new AbortController();
@@ -45,12 +48,12 @@ export class ViewRest {
     this.#counted = { at: this.#freshAt, stored: stored(), isBusy: false };
   }
 
-  /** Whether the view rests because this process is busy. */
+  /** Whether the view rests because many events are stored. */
   get isOn(): boolean {
     return this.#isOn;
   }
 
-  /** Aborts when the view begins to rest because this process is busy. */
+  /** Aborts when the view begins to rest because many events are stored. */
   get begins(): AbortSignal {
     return this.#begin.signal;
   }
@@ -80,6 +83,7 @@ export class ViewRest {
   /** Waits for a moment before the log is read: a process that begins on a backlog is busy by then, and its view rests. */
   async begin(signal: AbortSignal): Promise<void> {
     this.#counted = { at: this.#clock.monotonic(), stored: this.#stored(), isBusy: false };
+    this.#log = null;
     this.#isBeginning = true;
     await this.#pause(signal);
     this.#isBeginning = false;
@@ -87,7 +91,8 @@ export class ViewRest {
   }
 
   /** Rests after a transaction, if nothing is against it. The log held `behind` events more when the last of it came. */
-  async rest(behind: number, signal: AbortSignal): Promise<void> {
+  async rest(last: number, behind: number, signal: AbortSignal): Promise<void> {
+    this.#noteHead(last + behind);
     if (behind === 0) {
       this.#freshAt = this.#clock.monotonic();
       this.#isWanted = false;
@@ -109,7 +114,18 @@ export class ViewRest {
 
   #mayRest(): boolean {
     if (this.#waiters > 0 || this.#isWanted) return false;
-    return this.#clock.monotonic() < this.#freshAt + restMaxMs && this.#isBusy();
+    if (this.#clock.monotonic() >= this.#freshAt + restMaxMs) return false;
+    return this.#log?.isBusy === true || this.#isBusy();
+  }
+
+  /** Others are busy where the log grows fast. Who applies it need not be who works. */
+  #noteHead(head: number): void {
+    const now = this.#clock.monotonic();
+    const before = this.#log;
+    if (before !== null && now < before.at + countedMs) return;
+    const isBusy =
+      before !== null && (head - before.head) * 1_000 >= busyPerSecond * (now - before.at);
+    this.#log = { at: now, head, isBusy };
   }
 
   #isBusy(): boolean {
