@@ -23,6 +23,7 @@ import type { LaneParts } from "../sql/log.js";
 import { plainCreate, plainEnd } from "../sql/plain.js";
 import { swapRecord } from "../sql/records.js";
 import type { Step } from "../sql/statement.js";
+import { Wakeful } from "../wakeful.js";
 import { Claimer } from "./claimer.js";
 import type { Database, Session } from "./driver.js";
 import { Ender } from "./ender.js";
@@ -38,6 +39,9 @@ import { unblockPlain } from "./plain-unblock.js";
 import { SharedLeases } from "./shared-leases.js";
 import type { PostgresTransaction } from "./transaction.js";
 import { type Hints, Transactions } from "./transactions.js";
+
+/** How long the answer to a single create is waited for without sleeping. Beyond a network it takes longer, and nobody waits. */
+const answerMaxMs = 1;
 
 /** Calls of one kind, each a list of items with a list of answers. */
 type Calls<Item, Answer> = Batcher<readonly Item[], readonly Answer[]>;
@@ -66,6 +70,7 @@ export class Writer {
   readonly #claimer: Claimer;
   readonly #ender: Ender;
   readonly #sharedLeases: SharedLeases;
+  readonly #wakeful = new Wakeful(answerMaxMs);
   /** What was asked and has no answer yet. */
   readonly #underWay = new Set<Promise<unknown>>();
 
@@ -237,6 +242,19 @@ export class Writer {
   /** Plain creates of many callers are one statement. */
   async #createBatch(batch: readonly (readonly Change[])[]): Promise<Answers<AppendOutcome>> {
     const changes = batch.flat();
+    // Whoever creates one job after the other finds this process awake when the answer comes.
+    if (changes.length === 1) this.#wakeful.asked();
+    try {
+      return await this.#createTogether(batch, changes);
+    } finally {
+      this.#wakeful.answered();
+    }
+  }
+
+  async #createTogether(
+    batch: readonly (readonly Change[])[],
+    changes: readonly Change[],
+  ): Promise<Answers<AppendOutcome>> {
     const items = changes.map(plainCreate);
     const createAll = changes.every(({ isFresh }) => isFresh) ? createAllFresh : createAllPlain;
     // An id that is taken is rare: all are stored at once, and only if that fails each is looked at.

@@ -4,6 +4,7 @@
 import { Worker } from "node:worker_threads";
 import { type BatchAnswer, Batcher } from "../batching.js";
 import { type AppendOutcome, batchMax } from "../engine.js";
+import { Wakeful } from "../wakeful.js";
 import { storeError } from "./faults.js";
 import {
   isLone,
@@ -15,7 +16,9 @@ import {
   type Woke,
   weigh,
 } from "./protocol.js";
-import { Wakeful } from "./wakeful.js";
+
+/** How long the answer to a single write is waited for without sleeping. */
+const answerMaxMs = 0.5;
 
 /** A thread that carries out operations of one kind. */
 export class Channel<Asked extends Operation> {
@@ -30,7 +33,7 @@ export class Channel<Asked extends Operation> {
     number,
     { resolve: (response: Response) => void; reject: (error: unknown) => void }
   >();
-  readonly #wakeful = new Wakeful();
+  readonly #wakeful = new Wakeful(answerMaxMs);
   readonly #opened: Promise<void>;
   readonly #exited: Promise<void>;
   #lastId = 0;

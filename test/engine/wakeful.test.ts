@@ -1,8 +1,9 @@
 // An event loop that stays awake for an answer: only for somebody who writes one thing after the other, only where answers
 // come soon, and never for long.
 import { beforeEach, expect, it, onTestFinished, vi } from "vitest";
-import { Wakeful } from "#millrace/engine/sqlite/wakeful.js";
+import { Wakeful } from "#millrace/engine/wakeful.js";
 
+const waitMaxMs = 0.5;
 const soonMs = 0.1;
 const lateMs = 2;
 
@@ -13,7 +14,7 @@ beforeEach(() => {
 
 /** One who writes and is answered, so often and after so long. */
 function served(answers: readonly number[]): Wakeful {
-  const wakeful = new Wakeful();
+  const wakeful = new Wakeful(waitMaxMs);
   for (const ms of answers) {
     wakeful.asked();
     vi.advanceTimersByTime(ms);
