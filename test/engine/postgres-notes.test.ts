@@ -1,13 +1,23 @@
 // Notes on PostgreSQL beside changes of the same job: whoever is first is waited for, so that all readers of the feed see
 // both in one order; and what leaves the job as it is waits for nobody.
 import { connect, defineJob, defineService, type FeedItem } from "millrace";
-import { Client } from "pg";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
+import { evolve } from "#millrace/core/evolve.js";
+import type { StatementValue } from "#millrace/engine/transaction.js";
+import { changeOf, decided } from "../support/changes.js";
 import { freshSchema } from "../support/postgres.js";
+import { isWaitedFor, openTransaction } from "../support/postgres-locks.js";
 import { gate } from "../worker/workshop.js";
 
-const contract = defineService("shop", { pack: defineJob({ payload: z.object({}) }) });
+const contract = defineService("shop", {
+  pack: defineJob({ payload: z.object({}) }),
+  sync: defineJob({
+    payload: z.object({ tenant: z.string() }),
+    keyConcurrency: { key: ["/tenant"], maxActive: 1 },
+    queue: { maxQueuedPerKey: 5 },
+  }),
+});
 
 /** A job whose handler says something when it is told to, and a transaction beside it that is open. */
 async function openShop() {
@@ -38,10 +48,7 @@ async function openShop() {
   const { job, say } = await startAnother();
   // The first note gives the job a lease of its own, if it shares one.
   await say("first");
-  const client = new Client({ connectionString: url });
-  await client.connect();
-  onTestFinished(() => client.end());
-  await client.query("BEGIN");
+  const client = await openTransaction(url);
   const lease = (lock: string) =>
     client.query(`SELECT id FROM ${schema}.leases WHERE id = $1 ${lock}`, [job.id]);
   const events = () => job.events().orThrow();
@@ -49,13 +56,6 @@ async function openShop() {
   const steps = async () =>
     (await events()).flatMap((event) => (event.name === "progress" ? [event.progress.step] : []));
   return { job, client, schema, lease, names, steps, say, startAnother, worker };
-}
-
-/** Waits until another transaction waits for a lock that this one holds. */
-async function isWaitedFor(client: Client): Promise<void> {
-  const waiting =
-    "SELECT 1 FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))";
-  while ((await client.query(waiting)).rowCount === 0);
 }
 
 describe("a note on postgres", () => {
@@ -106,6 +106,110 @@ describe("a note on postgres", () => {
     const [renewed] = await worker.engine.renew([held]);
     expect(renewed).toMatchObject({ outcome: "held" });
     expect(await until()).toBeGreaterThan(before + 3_000_000);
+  });
+});
+
+it("a late outcome waits for no key: whoever retries its job by hand has the key and waits for the note", async () => {
+  const { url, schema, storeUrl } = await freshSchema();
+  const service = await connect(contract, { url: storeUrl });
+  const [started, ended] = [gate(), gate()];
+  onTestFinished(async () => {
+    ended.open();
+    await service.stop();
+  });
+  service.jobs.sync.handle(async () => {
+    started.open();
+    await ended.opened;
+  });
+  await service.start();
+  const tenant = { tenant: "acme" };
+  const job = await service.jobs.sync.create(tenant, { id: "first" }).orThrow();
+  await started.opened;
+  const next = await service.jobs.sync.create(tenant, { id: "next" }).orThrow();
+  // It has ended, and its slot is held until its worker lets go of it.
+  await job.cancel("enough", { force: true }).orThrow();
+  const client = await openTransaction(url);
+  await client.query(`SELECT hash FROM ${schema}.keys FOR UPDATE`);
+  const retried = job.retry();
+  await isWaitedFor(client);
+  ended.open();
+  const names = async () => (await job.events().orThrow()).map(({ name }) => name);
+  while (!(await names()).includes("staleCompletionIgnored"));
+  expect(await names()).not.toContain("retried");
+  await client.query("COMMIT");
+  await retried.orThrow();
+  await next.wait().orThrow();
+  await job.wait().orThrow();
+  expect((await names()).slice(-4)).toEqual([
+    "staleCompletionIgnored",
+    "retried",
+    "started",
+    "completed",
+  ]);
+});
+
+describe("a lease that jobs share", () => {
+  /** Jobs that one claim of an engine has started, so that they share a lease. */
+  async function sharingShop() {
+    const { url, schema, storeUrl } = await freshSchema();
+    const service = await connect(contract, { url: storeUrl });
+    onTestFinished(() => service.stop());
+    const payloads = Array.from({ length: 40 }, () => ({ payload: {} }));
+    await service.jobs.pack.createMany(payloads).orThrow();
+    const names = { service: "shop", queue: "pack", type: "pack" };
+    const lanes = [{ ...names, lane: "shop/pack/pack@1", free: 40, leaseMs: 60_000 }];
+    const claim = () => service.engine.claim({ worker: "w", lanes, limit: 40 });
+    return { url, schema, storeUrl, service, claim };
+  }
+
+  it("is spread before anybody notes something on one of them", async () => {
+    const { url, schema, storeUrl, claim } = await sharingShop();
+    const { jobs } = await claim();
+    // Whoever has claimed them remembers that they share a lease.
+    const other = await connect(contract, { url: storeUrl });
+    onTestFinished(() => other.stop());
+    const [job] = jobs.map((claimed) => claimed.job);
+    if (!job) throw new Error("no job");
+    const client = await openTransaction(url);
+    await client.query(`SELECT seq FROM ${schema}.shared_leases FOR UPDATE`);
+    const error = { message: "no paper", reason: "hook" } as const;
+    const event = decided(job, "reportHook", { hook: "onStart", error });
+    const noted = other.engine.note([event]);
+    await isWaitedFor(client);
+    await client.query("COMMIT");
+    expect(await noted).toEqual([true]);
+    const leases = await client.query(`SELECT id FROM ${schema}.leases`);
+    expect(leases.rowCount).toBe(40);
+  });
+
+  it("and is spread amid a command is left as it is: nobody has waited for the notes that share it", async () => {
+    const { url, schema, service, claim } = await sharingShop();
+    const [client, noting] = [await openTransaction(url), await openTransaction(url)];
+    const { entries } = await service.reads.jobs({ limit: 1 }).orThrow();
+    const [loaded] = await service.engine.load([entries[0]?.id ?? ""]);
+    if (!loaded) throw new Error("no job");
+    const { id } = loaded.job;
+    const job = { service: "shop", type: "pack", id };
+    const started = evolve(loaded.job, decided(loaded.job, "start", { worker: "w" })).job;
+    if (!started) throw new Error("It does not run.");
+    const change = changeOf(started, "cancel", {});
+    const execute = async (sql: string, values: readonly StatementValue[]) => {
+      // The claim comes after all leases of the job have been spread, and before the command looks for one.
+      if (sql.startsWith("SAVEPOINT")) await claim();
+      const { rows } = await client.query(sql, [...values]);
+      if (!sql.includes("NOWAIT")) return rows;
+      await service.engine.renew([{ job, token: 1, leaseMs: 60_000 }]);
+      await noting.query(`SELECT id FROM ${schema}.leases WHERE id = $1 FOR KEY SHARE`, [id]);
+      return rows;
+    };
+    const tx = { kind: "async", client, execute } as const;
+    expect(await service.engine.append([change], tx)).toEqual([{ outcome: "conflict" }]);
+    await client.query("ROLLBACK");
+    // Asked again, it waits for the note.
+    const appended = service.engine.append([change]);
+    await isWaitedFor(noting);
+    await noting.query("COMMIT");
+    expect(await appended).toEqual([{ outcome: "appended" }]);
   });
 });
 

@@ -135,6 +135,22 @@ describe("a completion in a transaction on postgres", () => {
     expect((await other.ref("second").get().orThrow()).state).toBe("completed");
   });
 
+  it("is not in the way of a command that gives its slot to the next of its key", async () => {
+    const shop = await openShop();
+    const { service, other } = shop;
+    const create = (id: string) => service.jobs.refund.create(payload, { id }).orThrow();
+    const first = await create("first");
+    await create("second");
+    const third = await create("third");
+    await pay(shop, "second", async () => {
+      expect(await first.cancel().orThrow()).toMatchObject({ outcome: "cancelled" });
+      other.jobs.refund.handle(() => undefined);
+      await other.start();
+      await third.wait().orThrow();
+    });
+    expect((await other.ref("second").get().orThrow()).state).toBe("completed");
+  });
+
   it("of a job that runs does not hold up the outcomes of others", async () => {
     const shop = await openShop();
     const { service, other } = shop;

@@ -7,7 +7,7 @@ import { arrays, type Step } from "../sql/statement.js";
 import { array, list } from "./text.js";
 import type { PostgresTransaction } from "./transaction.js";
 
-const selectKeys = `SELECT DISTINCT key_hash FROM jobs WHERE id = ANY(${array("text")}) AND key_hash IS NOT NULL`;
+const selectKeys = `SELECT id, key_hash FROM jobs WHERE id = ANY(${array("text")}) AND key_hash IS NOT NULL`;
 
 // What is not there cannot be locked, so stand-ins are made as for a single change.
 const insertRecords = `INSERT INTO records (id, version, body, expires_at)
@@ -16,6 +16,26 @@ const lockRecords = `SELECT id FROM records WHERE id = ANY(${array("text")}) ORD
 const insertKeys = `INSERT INTO keys (hash, service, type, key, max_active, max_queued, when_full, takeovers)
   SELECT hash, '', '', '', 0, 0, '', 0 FROM unnest(${array("text")}) AS i (hash) ON CONFLICT (hash) DO NOTHING`;
 const lockKeys = `SELECT hash FROM keys WHERE hash = ANY(${array("text")}) ORDER BY hash FOR UPDATE`;
+
+const lockHeld = `SELECT id FROM leases WHERE id = ANY(${array("text")}) ORDER BY id FOR UPDATE`;
+
+/** What happens to an existing job and leaves it its place under its key. */
+const leavesKey: ReadonlySet<string> = new Set([
+  "created",
+  "cancelRequested",
+  "keyBlocked",
+  "dismissed",
+]);
+
+/** The keys of the jobs whose places under these may change, by the ids of the jobs. A job never gets another key. */
+export function* keysOf(changes: readonly Change[]): Step<ReadonlyMap<string, string>> {
+  const ids = new Set(
+    changes.flatMap(({ job, event }) => (leavesKey.has(event.name) ? [] : job.id)),
+  );
+  if (ids.size === 0) return new Map();
+  const rows = yield { sql: selectKeys, values: [list([...ids])], raw: true, planned: true };
+  return new Map(arrays<[id: string, key: string]>(rows));
+}
 
 /** Whether a change lets a continuation wait for others, so that it will look for a circle. */
 export function looksForCircle({ follow = [] }: Change): boolean {
@@ -27,19 +47,27 @@ export function* lockInOrder(tx: PostgresTransaction, changes: readonly Change[]
   if (changes.some(looksForCircle)) yield* tx.dialect.lockCircles();
   const records = new Set<string>();
   const keys = new Set<string>();
-  const jobs: string[] = [];
-  for (const { job, event, records: writes } of changes) {
+  for (const { event, records: writes } of withFollow(changes)) {
     for (const { id } of [...(writes?.before ?? []), ...(writes?.after ?? [])]) records.add(id);
-    if (event.name !== "created") jobs.push(job.id);
-    else if (event.key !== undefined) keys.add(event.key.hash);
+    if (event.name === "created" && event.key !== undefined) keys.add(event.key.hash);
   }
-  if (jobs.length > 0) {
-    const rows = yield { sql: selectKeys, values: [list(jobs)], raw: true };
-    for (const [hash] of arrays<[string]>(rows)) keys.add(hash);
-  }
+  for (const key of (yield* keysOf(changes)).values()) keys.add(key);
   if (records.size > 0) yield* makeAndLock(insertRecords, lockRecords, records);
   if (keys.size > 0) yield* makeAndLock(insertKeys, lockKeys, keys);
   for (const key of keys) tx.locked.add(key);
+}
+
+/** Locks the leases of jobs, in the order of their ids. Gives the changes whose jobs have one. */
+export function* lockLeases(changes: readonly Change[]): Step<readonly Change[]> {
+  const values = [list(changes.map(({ job }) => job.id))];
+  const rows = arrays<[string]>(yield { sql: lockHeld, values, raw: true, planned: true });
+  const held = new Set(rows.map(([id]) => id));
+  return changes.filter(({ job }) => held.has(job.id));
+}
+
+/** Changes, and what follows from them. */
+function withFollow(changes: readonly Change[]): readonly Change[] {
+  return changes.flatMap((change) => [change, ...withFollow(change.follow ?? [])]);
 }
 
 function* makeAndLock(insert: string, lock: string, names: ReadonlySet<string>): Step<void> {

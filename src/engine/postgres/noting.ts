@@ -5,7 +5,13 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { Batcher } from "../batching.js";
 import { batchMax, type Change } from "../engine.js";
-import { isOfHolder, type NoteAnswer, type PatientNote, storeNotes } from "./note.js";
+import {
+  isOfHolder,
+  type NoteAnswer,
+  type PatientNote,
+  storeHeldNotes,
+  storeOtherNote,
+} from "./note.js";
 import type { SharedLeases } from "./shared-leases.js";
 import type { Transactions } from "./transactions.js";
 
@@ -72,10 +78,9 @@ export class Noting {
     }
   }
 
-  /** A note that not only who holds the job may write can wait for a key, and goes alone. */
+  /** A note that not only who holds the job may write is rare, and shares another row. It goes alone. */
   #send(note: LinedNote): Promise<NoteAnswer> {
-    if (isOfHolder(note.note)) return this.#batches.call(note);
-    return this.#store([note]).then(([answer = "ignored"]) => answer);
+    return isOfHolder(note.note) ? this.#batches.call(note) : this.#storeOther(note);
   }
 
   /** Stores notes, but for those whose job has an earlier one waiting. */
@@ -83,7 +88,7 @@ export class Noting {
     const isTurn = ({ note, isFirst }: LinedNote) => isFirst || !this.#lined.has(note.job.id);
     const notes = batch.filter(isTurn);
     const answers = new Map<LinedNote, NoteAnswer>();
-    const stored = notes.length === 0 ? [] : await this.#store(notes);
+    const stored = notes.length === 0 ? [] : await this.#storeHeld(notes);
     for (const [index, answer] of stored.entries()) {
       const note = notes[index] as LinedNote;
       answers.set(note, answer);
@@ -92,12 +97,26 @@ export class Noting {
     return batch.map((note) => ({ answer: answers.get(note) ?? ("locked" as const) }));
   }
 
-  #store(notes: readonly PatientNote[]): Promise<readonly NoteAnswer[]> {
+  #storeHeld(notes: readonly PatientNote[]): Promise<readonly NoteAnswer[]> {
     return this.#sharedLeases.on<PatientNote, NoteAnswer>({
       items: notes,
-      idOf: ({ note }) => note.job.id,
+      idOf: idOfNote,
       isDoubtful: (_, answer) => answer === "ignored",
-      perform: (some) => this.#transactions.again((tx) => storeNotes(tx, some)),
+      perform: (some) => this.#transactions.again((tx) => storeHeldNotes(tx, some)),
     });
   }
+
+  async #storeOther(note: PatientNote): Promise<NoteAnswer> {
+    const [answer = "ignored"] = await this.#sharedLeases.on<PatientNote, NoteAnswer>({
+      items: [note],
+      idOf: idOfNote,
+      isDoubtful: (_, answer) => answer === "locked",
+      perform: async ([one = note]) => [
+        await this.#transactions.again((tx) => storeOtherNote(tx, one)),
+      ],
+    });
+    return answer;
+  }
 }
+
+const idOfNote = ({ note }: PatientNote) => note.job.id;

@@ -32,7 +32,7 @@ import { pruneDeleted } from "./feed.js";
 import { createKeyed, type KeyedCreate } from "./keyed-create.js";
 import { Lanes } from "./lanes.js";
 import { renewLeases } from "./lease.js";
-import { lockInOrder, looksForCircle } from "./lock-order.js";
+import { keysOf, lockInOrder, lockLeases, looksForCircle } from "./lock-order.js";
 import { Noting } from "./noting.js";
 import { createAllFresh, createAllPlain, createPlain } from "./plain-create.js";
 import { unblockPlain } from "./plain-unblock.js";
@@ -49,8 +49,11 @@ type Calls<Item, Answer> = Batcher<readonly Item[], readonly Answer[]>;
 /** Answers for the calls of a batch. */
 type Answers<Answer> = readonly BatchAnswer<readonly Answer[]>[];
 
-/** Carries out one item. */
-type Perform<Item, Answer> = (tx: PostgresTransaction, item: Item) => Step<Answer>;
+/** Carries out changes in one transaction. */
+type Perform<Item> = (
+  tx: PostgresTransaction,
+  changes: readonly Item[],
+) => Step<readonly AppendOutcome[]>;
 
 export class Writer {
   readonly #database: Database;
@@ -61,10 +64,11 @@ export class Writer {
   readonly #ends: Calls<Change, AppendOutcome | null>;
   readonly #appends: Calls<Change, AppendOutcome>;
   readonly #locking: Calls<Change, AppendOutcome>;
-  readonly #commands: Calls<Change, AppendOutcome>;
-  readonly #settles: Calls<Change, AppendOutcome>;
+  readonly #commands: Calls<Change, AppendOutcome | null>;
+  readonly #keyedCommands: Calls<Change, AppendOutcome>;
+  readonly #settles: Calls<Change, AppendOutcome | null>;
   readonly #lockingSettles: Calls<Change, AppendOutcome>;
-  readonly #unblocks: Calls<Change, AppendOutcome>;
+  readonly #unblocks: Calls<Change, AppendOutcome | null>;
   readonly #noting: Noting;
   readonly #renewals: Calls<HeldLease, RenewOutcome>;
   readonly #claimer: Claimer;
@@ -84,11 +88,12 @@ export class Writer {
     this.#creates = calls((batch) => this.#createBatch(batch));
     this.#keyedCreates = calls((batch) => this.#createKeyedBatch(batch));
     this.#ends = calls((batch) => this.#endBatch(batch));
-    this.#appends = calls((batch) => this.#appendBatch(batch, appendOne));
-    this.#locking = calls((batch) => this.#appendBatch(batch, appendOne));
-    this.#commands = calls((batch) => this.#appendBatch(batch, appendOne));
-    this.#settles = calls((batch) => this.#appendBatch(batch, settleOne));
-    this.#lockingSettles = calls((batch) => this.#appendBatch(batch, settleOne));
+    this.#appends = calls((batch) => this.#appendBatch(batch, appendEach));
+    this.#locking = calls((batch) => this.#appendBatch(batch, appendInOrder));
+    this.#commands = calls((batch) => this.#unkeyedBatch(batch, appendEach));
+    this.#keyedCommands = calls((batch) => this.#appendBatch(batch, appendInOrder));
+    this.#settles = calls((batch) => this.#unkeyedBatch(batch, settleEach));
+    this.#lockingSettles = calls((batch) => this.#appendBatch(batch, settleInOrder));
     this.#unblocks = calls((batch) => this.#unblockBatch(batch));
     this.#noting = new Noting(this.#transactions, this.#sharedLeases);
     this.#renewals = calls((batch) => this.#renewBatch(batch));
@@ -96,13 +101,12 @@ export class Writer {
 
   /** How many calls wait for the batch of their kind that is under way. */
   get waiting(): number {
-    const kinds = [
-      ...[this.#creates, this.#appends, this.#locking, this.#commands],
-      ...[this.#settles, this.#lockingSettles, this.#unblocks],
+    const kinds: readonly { readonly waiting: number }[] = [
+      ...[this.#creates, this.#keyedCreates, this.#appends, this.#locking],
+      ...[this.#commands, this.#keyedCommands, this.#unblocks],
+      ...[this.#ends, this.#settles, this.#lockingSettles, this.#noting, this.#renewals],
     ];
-    const changes = kinds.reduce((sum, { waiting }) => sum + waiting, 0);
-    const keyed = this.#keyedCreates.waiting;
-    return changes + keyed + this.#ends.waiting + this.#noting.waiting + this.#renewals.waiting;
+    return kinds.reduce((sum, { waiting }) => sum + waiting, 0);
   }
 
   /** Creates plain jobs. */
@@ -117,41 +121,40 @@ export class Writer {
 
   /** Appends changes of any kind. */
   append(changes: readonly Change[]): Promise<readonly AppendOutcome[]> {
-    return this.#withLanes(lanesOf(changes), () => this.#appendsLike(changes).call(changes));
+    return this.#withLanes(lanesOf(changes), () => this.#appendLike(changes));
   }
 
   /** Records and keys may be locked for as long as a transaction of somebody's is open, and only who needs them waits. */
-  #appendsLike(changes: readonly Change[]): Calls<Change, AppendOutcome> {
-    if (changes.some(bringsLock)) return this.#locking;
-    return changes.every(({ event }) => event.name === "created") ? this.#appends : this.#commands;
+  #appendLike(changes: readonly Change[]): Promise<readonly AppendOutcome[]> {
+    if (changes.some(bringsLock)) return this.#locking.call(changes);
+    const areNew = changes.every(({ event }) => event.name === "created");
+    return areNew ? this.#appends.call(changes) : this.#command(changes);
+  }
+
+  /** Changes existing jobs: first those without keys, and then the others, which may wait for theirs. */
+  #command(changes: readonly Change[]): Promise<readonly AppendOutcome[]> {
+    const done = this.#commands.call(changes);
+    return done.then((known) => withRest(changes, known, this.#keyedCommands));
   }
 
   /** Ends jobs under their tokens. What has to be looked at alone may wait for somebody, and is settled apart from the others. */
   end(changes: readonly Change[]): Promise<readonly AppendOutcome[]> {
-    return this.#track(this.#ends.call(changes).then((ended) => this.#settleLeft(changes, ended)));
+    const ended = this.#ends.call(changes);
+    return this.#track(ended.then((known) => withRest(changes, known, this.#lockingSettles)));
   }
 
-  #settleLeft(
-    changes: readonly Change[],
-    ended: readonly (AppendOutcome | null)[],
-  ): readonly AppendOutcome[] | Promise<readonly AppendOutcome[]> {
-    if (isWhole(ended)) return ended;
-    const settle = async (change: Change) =>
-      (await this.#lockingSettles.call([change])) as readonly [AppendOutcome];
-    return Promise.all(
-      changes.map(async (change, index) => ended[index] ?? (await settle(change))[0]),
-    );
-  }
-
-  /** Settles attempts in any way. */
+  /** Settles attempts in any way. Those of jobs with keys may wait for these, and are settled apart from the others. */
   settle(changes: readonly Change[]): Promise<readonly AppendOutcome[]> {
-    const settles = changes.some(bringsLock) ? this.#lockingSettles : this.#settles;
-    return this.#track(settles.call(changes));
+    if (changes.some(bringsLock)) return this.#track(this.#lockingSettles.call(changes));
+    const settled = this.#settles.call(changes);
+    return this.#track(settled.then((known) => withRest(changes, known, this.#lockingSettles)));
   }
 
-  /** Lets blocked jobs go on. */
+  /** Lets blocked jobs go on. What is not plain is looked at as any other change is. */
   unblock(changes: readonly Change[]): Promise<readonly AppendOutcome[]> {
-    return this.#track(this.#unblocks.call(changes));
+    const unblocked = this.#unblocks.call(changes);
+    const line = { call: (rest: readonly Change[]) => this.#command(rest) };
+    return this.#track(unblocked.then((known) => withRest(changes, known, line)));
   }
 
   /** Stores notes; gives which of them the fold takes. */
@@ -265,7 +268,7 @@ export class Writer {
         if (!isOfOneItem(error)) throw error;
       }
     }
-    return parted(batch, await this.#appendApart(changes, appendOne));
+    return parted(batch, await this.#appendApart(changes, appendEach));
   }
 
   /** Creates under keys of many callers are a handful of statements. */
@@ -282,7 +285,8 @@ export class Writer {
     } catch (error) {
       if (!isOfOneItem(error)) throw error;
     }
-    return parted(batch, await this.#appendApart(changes, createKeyedOne));
+    const createApart: Perform<KeyedCreate> = (tx, some) => createKeyed(tx, some, false);
+    return parted(batch, await this.#appendApart(changes, createApart));
   }
 
   /** Ends jobs together; `null` stands for those that have to be looked at alone. */
@@ -290,38 +294,61 @@ export class Writer {
     return parted(batch, await this.#ender.end(batch.flat().map(plainEnd)));
   }
 
-  /** Lets blocked jobs go on in one statement; what that could not take is looked at alone. */
-  async #unblockBatch(batch: readonly (readonly Change[])[]): Promise<Answers<AppendOutcome>> {
+  /** Lets blocked jobs go on in one statement; `null` stands for those that it could not take. */
+  async #unblockBatch(
+    batch: readonly (readonly Change[])[],
+  ): Promise<Answers<AppendOutcome | null>> {
     const changes = batch.flat();
-    let known: readonly (AppendOutcome | null)[] = [];
     try {
-      known = await this.#transactions.again((tx) => unblockPlain(tx, changes));
+      return parted(batch, await this.#transactions.again((tx) => unblockPlain(tx, changes)));
     } catch (error) {
       if (!isOfOneItem(error)) throw error;
+      return parted(batch, Array<null>(changes.length).fill(null));
     }
-    return parted(batch, await this.#appendApart(changes, appendOne, known));
+  }
+
+  /** Changes existing jobs that have no keys, so that nobody is waited for; `null` stands for those that have. */
+  async #unkeyedBatch(
+    batch: readonly (readonly Change[])[],
+    perform: Perform<Change>,
+  ): Promise<Answers<AppendOutcome | null>> {
+    const changes = batch.flat();
+    const keyed = await this.#database.run(keysOf(changes));
+    const free = changes.filter(({ job }) => !keyed.has(job.id));
+    const outcomes = (await this.#appendShared(free, perform)).values();
+    const known = changes.map(({ job }) =>
+      keyed.has(job.id) ? null : (outcomes.next().value as AppendOutcome),
+    );
+    return parted(batch, known);
   }
 
   async #appendBatch(
     batch: readonly (readonly Change[])[],
-    perform: Perform<Change, AppendOutcome>,
+    perform: Perform<Change>,
   ): Promise<Answers<AppendOutcome>> {
-    const outcomes = await this.#sharedLeases.on<Change, AppendOutcome>({
-      items: batch.flat(),
+    return parted(batch, await this.#appendShared(batch.flat(), perform));
+  }
+
+  /** Appends changes of jobs that may share leases. */
+  #appendShared(
+    changes: readonly Change[],
+    perform: Perform<Change>,
+  ): Promise<readonly AppendOutcome[]> {
+    return this.#sharedLeases.on<Change, AppendOutcome>({
+      items: changes,
       idOf: idOfChange,
       isDoubtful: ({ event }, { outcome }) => outcome === "conflict" && event.name !== "created",
-      perform: (changes) => this.#appendAll(changes, perform),
+      perform: (some) => this.#appendAll(some, perform),
     });
-    return parted(batch, outcomes);
   }
 
   async #appendAll(
     changes: readonly Change[],
-    perform: Perform<Change, AppendOutcome>,
+    perform: Perform<Change>,
   ): Promise<readonly AppendOutcome[]> {
     if (changes.length > 1) {
       try {
-        return await this.#transactions.once((tx) => eachInOrder(tx, changes, perform));
+        return await this.#transactions.once((tx) => perform(tx, changes));
       } catch (error) {
         if (!isOfOneItem(error)) throw error;
       }
@@ -329,22 +356,16 @@ export class Writer {
     return this.#appendApart(changes, perform);
   }
 
-  /** Each change that has no outcome yet gets a transaction of its own, so that only what is at fault fails. */
+  /** Each change gets a transaction of its own, so that only what is at fault fails. */
   async #appendApart<Item extends Change>(
     changes: readonly Item[],
-    perform: Perform<Item, AppendOutcome>,
-    known: readonly (AppendOutcome | null)[] = [],
+    perform: Perform<Item>,
   ): Promise<readonly AppendOutcome[]> {
-    if (known.length === changes.length && isWhole(known)) return known;
     const outcomes: AppendOutcome[] = [];
-    for (const [index, change] of changes.entries()) {
-      const outcome = known[index];
-      if (outcome) {
-        outcomes.push(outcome);
-        continue;
-      }
-      const done = await this.#transactions.alone((tx) => perform(tx, change));
-      outcomes.push("fault" in done ? { outcome: "faulted", error: done.fault } : done.value);
+    for (const change of changes) {
+      const done = await this.#transactions.alone((tx) => perform(tx, [change]));
+      if ("fault" in done) outcomes.push({ outcome: "faulted", error: done.fault });
+      else outcomes.push(...done.value);
     }
     return outcomes;
   }
@@ -369,34 +390,53 @@ function calls<Item, Answer>(
 
 const idOfChange = ({ job }: Change) => job.id;
 
-const appendOne: Perform<Change, AppendOutcome> = (tx, change) =>
-  appendChange(tx, flatChange(change));
-function* createKeyedOne(tx: PostgresTransaction, change: KeyedCreate): Step<AppendOutcome> {
-  const [outcome] = yield* createKeyed(tx, [change], false);
-  if (!outcome) throw new Error(`Nothing became of the create of job ${change.job.id}.`);
-  return outcome;
-}
-const settleOne: Perform<Change, AppendOutcome> = (tx, change) =>
-  settleChange(tx, flatChange(change));
-
-function* each<Item, Answer>(
-  tx: PostgresTransaction,
-  items: readonly Item[],
-  perform: Perform<Item, Answer>,
-): Step<readonly Answer[]> {
-  const answers: Answer[] = [];
-  for (const item of items) answers.push(yield* perform(tx, item));
-  return answers;
-}
-
-/** The same for changes that may wait for locks. */
-function* eachInOrder(
+/** Appends changes that wait for no key and no record. */
+function* appendEach(
   tx: PostgresTransaction,
   changes: readonly Change[],
-  perform: Perform<Change, AppendOutcome>,
+): Step<readonly AppendOutcome[]> {
+  const outcomes: AppendOutcome[] = [];
+  for (const change of changes) outcomes.push(yield* appendChange(tx, flatChange(change)));
+  return outcomes;
+}
+
+/** Appends any changes. Who has a key waits for no job, so that keys come first. */
+function* appendInOrder(
+  tx: PostgresTransaction,
+  changes: readonly Change[],
 ): Step<readonly AppendOutcome[]> {
   yield* lockInOrder(tx, changes);
-  return yield* each(tx, changes, perform);
+  return yield* appendEach(tx, changes);
+}
+
+/** Settles attempts that wait for no key and no record. */
+function* settleEach(
+  tx: PostgresTransaction,
+  changes: readonly Change[],
+): Step<readonly AppendOutcome[]> {
+  const outcomes: AppendOutcome[] = [];
+  for (const change of changes) outcomes.push(yield* settleChange(tx, flatChange(change)));
+  return outcomes;
+}
+
+/** Settles any attempts. Who has their leases locked is waited for before there is a key, and who has no lease needs none. */
+function* settleInOrder(
+  tx: PostgresTransaction,
+  changes: readonly Change[],
+): Step<readonly AppendOutcome[]> {
+  yield* lockInOrder(tx, yield* lockLeases(changes));
+  return yield* settleEach(tx, changes);
+}
+
+/** Completes the outcomes of changes: what has none goes on in another line, each change by itself. */
+function withRest(
+  changes: readonly Change[],
+  known: readonly (AppendOutcome | null)[],
+  line: Pick<Calls<Change, AppendOutcome>, "call">,
+): readonly AppendOutcome[] | Promise<readonly AppendOutcome[]> {
+  if (isWhole(known)) return known;
+  const go = async (change: Change) => (await line.call([change])) as readonly [AppendOutcome];
+  return Promise.all(changes.map(async (change, index) => known[index] ?? (await go(change))[0]));
 }
 
 /** Whether all outcomes are there. */

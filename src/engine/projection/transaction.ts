@@ -41,7 +41,10 @@ export const projectionDialect: Dialect = {
   ...ownRows,
   forUpdate: "",
   forKeyShare: "",
-  *refuseLocked() {},
+  // biome-ignore lint/correctness/useYield: who writes is alone, and has every lease.
+  *refuseLocked() {
+    return true;
+  },
   *lockKey() {},
   *lockCircles() {},
   *lockRecord() {},

@@ -10,7 +10,7 @@ import type { FlatChange } from "./change.js";
 import { createContinuation, createJob, isTaken } from "./create.js";
 import { moveOn } from "./place.js";
 import { blockingRecord, writeRecord } from "./records.js";
-import { keyOfScope, placeSlim, promoteKey, takeLease, takeWaiting } from "./slim.js";
+import { keyOfScope, placeSlim, promoteKey, type Taken, takeLease, takeWaiting } from "./slim.js";
 import { int, intOrNull, type SqlRow, type Step, text } from "./statement.js";
 import type { Place, Transaction } from "./transaction.js";
 
@@ -95,16 +95,24 @@ function* appendToJob(tx: Transaction, change: FlatChange): Step<AppendOutcome> 
     return yield* markLease(tx, change, row);
   const at = placeOf(row);
   if (change.lapse && !(yield* hasLapsed(tx, change))) return conflict;
-  if (change.expectToken === null) yield* tx.dialect.refuseLocked(at);
-  const waiting = change.expectToken === null ? yield* takeWaiting(at, change.expectVersion) : null;
   const taken =
-    waiting ??
-    (yield* takeLease(tx, change.id, change.expectVersion, change.expectToken ?? undefined));
+    change.expectToken === null
+      ? yield* takeAnywhere(tx, at, change.expectVersion)
+      : yield* takeLease(tx, change.id, change.expectVersion, change.expectToken);
   if (!taken) return conflict;
   yield* tx.dialect.appendEvent(tx, at.n, change.values);
   yield* moveOn(tx, taken, change, change.expectToken !== null && !change.lapse);
   if (taken.lease) tx.woke.cancel = true;
   return appended;
+}
+
+/** Takes the slim row of a job away, wherever it is, if it is at this version and nobody else has locked it. */
+function* takeAnywhere(tx: Transaction, at: Place, version: number): Step<Taken | null> {
+  const hasLease = yield* tx.dialect.refuseLocked(at);
+  const waiting = yield* takeWaiting(at, version);
+  if (waiting) return waiting;
+  // A lease that came since is not touched: nobody has waited for the notes that share it.
+  return hasLease ? yield* takeLease(tx, at.id, version, undefined) : null;
 }
 
 /** A lapse that the keeper saw may be over by now: the worker has renewed. */
@@ -118,8 +126,10 @@ function* hasLapsed(tx: Transaction, change: FlatChange): Step<boolean> {
 
 /** Events that leave an active job active: a request to stop, a key that stays blocked. */
 function* markLease(tx: Transaction, change: FlatChange, row: SqlRow): Step<AppendOutcome> {
-  if (!change.lapse) yield* tx.dialect.refuseLocked(placeOf(row));
-  else if (!(yield* hasLapsed(tx, change))) return conflict;
+  const isOurs = change.lapse
+    ? yield* hasLapsed(tx, change)
+    : yield* tx.dialect.refuseLocked(placeOf(row));
+  if (!isOurs) return conflict;
   const mark = change.name === "keyBlocked" ? "blocked = 1" : "cancel = 1";
   const [marked] = yield {
     sql: `UPDATE leases SET version = ?, updated_at = ?, ${mark} WHERE id = ? AND version = ? RETURNING n`,
@@ -198,9 +208,7 @@ function* deleteJob(tx: Transaction, change: FlatChange, row: SqlRow): Step<Appe
   };
   if (!locked) return conflict;
   if (row.state === null) {
-    yield* tx.dialect.refuseLocked(placeOf(row));
-    const waiting = yield* takeWaiting(placeOf(row), change.expectVersion);
-    const taken = waiting ?? (yield* takeLease(tx, change.id, change.expectVersion, undefined));
+    const taken = yield* takeAnywhere(tx, placeOf(row), change.expectVersion);
     if (!taken) return conflict;
     key = taken.slim.key;
     if (taken.lease) yield* moveOn(tx, taken, { ...change, state: "cancelled" }, false);
@@ -237,8 +245,15 @@ export const heldNotes: ReadonlySet<string> = new Set([
   "heartbeat",
 ]);
 
-/** Appends a note if the fold would accept it. */
+/** Appends a note if the fold would accept it, and frees the slots that it confirms the end of. */
 export function* noteChange(tx: Transaction, note: FlatChange): Step<boolean> {
+  // The slots of a job that was deleted by force are still held by its worker, which confirms like this, too.
+  if (note.name === "staleCompletionIgnored") yield* confirmEnd(tx, note.id, note.expectToken ?? 0);
+  return yield* storeNote(tx, note);
+}
+
+/** Appends a note if the fold would accept it. */
+export function* storeNote(tx: Transaction, note: FlatChange): Step<boolean> {
   if (heldNotes.has(note.name)) {
     const [lease] = yield {
       sql: "SELECT n FROM leases WHERE id = ? AND token = ?",
@@ -248,8 +263,6 @@ export function* noteChange(tx: Transaction, note: FlatChange): Step<boolean> {
     yield* tx.dialect.appendEvent(tx, int(lease, "n"), note.values);
     return true;
   }
-  // The slots of a job that was deleted by force are still held by its worker, which confirms like this, too.
-  if (note.name === "staleCompletionIgnored") yield* confirmEnd(tx, note.id, note.expectToken ?? 0);
   const [row] = yield { sql: selectJob, values: [note.id] };
   if (!row) return false;
   if (!transitions[note.name as EventName].from.includes(yield* stateOf(row))) return false;
@@ -267,18 +280,23 @@ function* markNoted(row: SqlRow): Step<void> {
   };
 }
 
-/** The worker of a job that was ended from outside has let go of it: its slots are free. */
+/** The worker of a job that was ended from outside has let go of it: its slots are free, and others are let in. */
 export function* confirmEnd(tx: Transaction, id: string, token: number): Step<void> {
+  for (const key of yield* freeConfirmed(tx, id, token)) yield* promoteKey(tx, key);
+}
+
+/** Frees the slots of a job that its worker has let go of, and gives their keys. */
+export function* freeConfirmed(
+  tx: Transaction,
+  id: string,
+  token: number,
+): Step<readonly string[]> {
   const rows = yield {
     sql: "DELETE FROM slots WHERE job = ? AND token = ? AND until IS NOT NULL RETURNING scope",
     values: [id, token],
   };
-  for (const row of rows) {
-    const scope = text(row, "scope");
-    tx.woke.ready = true;
-    const key = keyOfScope(scope);
-    if (key !== null) yield* promoteKey(tx, key);
-  }
+  if (rows.length > 0) tx.woke.ready = true;
+  return rows.flatMap((row) => keyOfScope(text(row, "scope")) ?? []);
 }
 
 /** The state of a job: its end has it once it has ended, its slim row before. */

@@ -31,8 +31,11 @@ export interface Dialect {
   readonly forUpdate: string;
   /** Ends a SELECT whose rows must not be removed before the end of this transaction. */
   readonly forKeyShare: string;
-  /** Refuses, as busy, to touch a job that another transaction has locked, whether it waits or has a lease. */
-  refuseLocked(at: Place): Step<void>;
+  /**
+   * Refuses, as busy, to touch a job that another transaction has locked, whether it waits or has a lease. Gives whether it has
+   * a lease, which then is this transaction's, and no note is on its way beside it.
+   */
+  refuseLocked(at: Place): Step<boolean>;
   /** Lets no other transaction look for places of a key. */
   lockKey(hash: string): Step<void>;
   /** Lets no other transaction look for circles of blockers, and lets this one see what those before have stored. */

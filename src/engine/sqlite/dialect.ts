@@ -24,7 +24,10 @@ export const sqliteDialect: Dialect = {
   ...ownRows,
   forUpdate: "",
   forKeyShare: "",
-  *refuseLocked() {},
+  // biome-ignore lint/correctness/useYield: who writes is alone, and has every lease.
+  *refuseLocked() {
+    return true;
+  },
   *lockKey() {},
   *lockCircles() {},
   *lockRecord() {},
