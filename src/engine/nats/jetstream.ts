@@ -9,6 +9,7 @@ import type { StoreError } from "../errors.js";
 import type { PackedEvents } from "../projection/packed.js";
 import { type ApiError, apiFault, consumerFault, mayPass, thrownFault } from "./faults.js";
 import { Fetches } from "./fetching.js";
+import { follow, Messages, Packs } from "./following.js";
 import type { Incoming } from "./incoming.js";
 import type { NatsLibrary } from "./libraries.js";
 import type {
@@ -24,16 +25,8 @@ import type {
 } from "./port.js";
 import type { Topology } from "./provision.js";
 import { statusOf } from "./raw-headers.js";
-import {
-  directMessage,
-  follow,
-  Messages,
-  Packs,
-  type ReadingFrom,
-  readAll,
-  readDirect,
-  readLastOfEach,
-} from "./reading.js";
+import { directMessage } from "./read-message.js";
+import { type ReadingFrom, readAll, readDirect, readLastOfEach } from "./reading.js";
 import { Receiver } from "./receiving.js";
 import { Requests } from "./requests.js";
 import { Sender } from "./sending.js";
