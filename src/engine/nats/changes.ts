@@ -24,7 +24,6 @@ import type { Appended } from "./log.js";
 import type { EngineParts } from "./parts.js";
 import { PlainChanges } from "./plain.js";
 import type { Publication } from "./port.js";
-import { isTakenUnseen } from "./refusal.js";
 import { removeLog } from "./removal.js";
 
 /** Who moves a job on: the worker that holds it, or anybody else. */
@@ -128,7 +127,7 @@ export class Changes {
         const policy = prepared.created.policy;
         return policy && event.key ? { outcome: "appended", policy } : { outcome: "appended" };
       }
-      const isUnseen = await isTakenUnseen(this.#context, event.jobId, lastSeq);
+      const isUnseen = await this.#context.log.isElsewhere(event.jobId, lastSeq);
       for (const { keyed } of all) await keyed?.refused(isUnseen);
       const free = isUnseen ? null : await this.#creating.freeId(event);
       if (free === null) return exists;
