@@ -48,6 +48,9 @@ const notFound = 404;
  */
 const wrongLastSequence: ReadonlySet<number | undefined> = new Set([10071, 10164, 10201]);
 
+/** A position that no stream comes to. */
+const neverSeq = Number.MAX_SAFE_INTEGER;
+
 /** How often a message may be delivered before the advisories speak of it; retries are counted in the log instead. */
 const deliveriesMax = 1_000;
 
@@ -169,6 +172,22 @@ export class JetStreamPort implements Port {
     const answer = await this.#patiently(() => this.#request(subject));
     if (statusOf(answer) === notFound) return null;
     return directMessage(answer);
+  }
+
+  async newestSeq(filter: string, subject: string): Promise<number | null> {
+    const message = { subject, body: "", headers: {}, expect: { filter, seq: neverSeq } };
+    const { error } = await this.#patiently(() => this.#answerTo(message));
+    if (error === undefined || !wrongLastSequence.has(error.err_code)) return null;
+    const [, seq] = /: (\d+)$/.exec(error.description ?? "") ?? [];
+    return seq === undefined ? null : Number(seq);
+  }
+
+  /** What the server says of one message. */
+  #answerTo(message: OutgoingMessage): Promise<Answer> {
+    return new Promise((resolve, reject) => {
+      const answered = (answer: Incoming) => resolve(answer.json<Answer>());
+      this.#requests.send([message], { answered, failed: reject });
+    });
   }
 
   async read(stream: StreamName, filter: string): Promise<readonly StoredMessage[]> {

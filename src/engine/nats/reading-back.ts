@@ -69,7 +69,7 @@ export class ReadingBack {
         if (!isAmbiguous || lost >= lostRepliesMax) throw error;
         isInDoubt = true;
       }
-      // Where the server has refused it and a copy shows no reason, that copy is behind.
+      // Where the server has refused it and a copy shows no reason, that copy is behind, unless another service is the reason.
       const isLate = isRefused && own !== null;
       const looksMax = isInDoubt ? doubtLooksMax : refusedLooksMax;
       const found = await this.#lookFor(item, isLate ? looksMax : 0);
@@ -78,7 +78,10 @@ export class ReadingBack {
     }
   }
 
-  /** What became of an event by the log; `null` where that shows nothing new, however often it is read again. */
+  /**
+   * What became of an event by the log; `null` where that shows nothing new, however often it is read again, or can show
+   * nothing.
+   */
   async #lookFor(item: Sent, looksMax: number): Promise<Publication | null> {
     const { own, rest, read, subjects } = this.#context;
     const { jobId, message } = item;
@@ -94,6 +97,9 @@ export class ReadingBack {
       // A copy may be behind what was expected, too; without copies that is gone.
       if (own === null && lastSeq < expect.seq) return conflict;
       if (looks >= looksMax) return null;
+      // What changes a job compares with events of its service alone.
+      const isCreation = looks === 0 && expect.filter === subjects.idFilter(jobId);
+      if (isCreation && (await this.#isAnothers(jobId, expect.seq))) return null;
       await rest(restMs(looks));
     }
   }
@@ -116,7 +122,23 @@ export class ReadingBack {
     for (let looks = 0; ; looks++) {
       const { lastSeq } = foldMessages(subjects.prefix, await read(id));
       if (lastSeq > seq || looks >= looksMax) return lastSeq === seq;
+      if (looks === 0 && (await this.#isAnothers(id, seq))) return true;
       await rest(restMs(looks));
     }
+  }
+
+  /**
+   * Whether what is newer than a position under an id is another service's, by the server that stores: it has something newer,
+   * and after that nothing newer of this service. What it does not tell is not believed.
+   */
+  async #isAnothers(id: string, seq: number): Promise<boolean> {
+    const { port, subjects } = this.#context;
+    const { scope } = subjects;
+    if (scope === undefined) return false;
+    const question = subjects.question(scope, id);
+    const newest = await port.newestSeq(subjects.idFilter(id), question);
+    if (newest === null || newest <= seq) return false;
+    const own = await port.newestSeq(subjects.jobFilter(scope, id), question);
+    return own !== null && own <= seq;
   }
 }
