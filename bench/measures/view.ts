@@ -1,6 +1,6 @@
 // View: what the read model of a store costs whose log is a stream: a drain that counts until the view shows every job
 // as ended, and how fast a view is made anew from the log.
-import { openNats } from "#millrace/engine/nats/engine.js";
+import { openNats } from "#millrace/engine/nats/open.js";
 import type { Bench, Measure, Readings } from "../bench.js";
 import { drainStage } from "../drain.js";
 import { openService } from "../millrace/contract.js";

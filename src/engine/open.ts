@@ -28,7 +28,7 @@ export async function openEngine(url: string, options: OpenOptions = {}): Promis
     case "postgresql":
       return (await import("./postgres/engine.js")).openPostgres(url, options);
     case "nats":
-      return (await import("./nats/engine.js")).openNats(url, options);
+      return (await import("./nats/open.js")).openNats(url, options);
     default:
       throw new StoreUnavailable({ url: withoutSecrets(url), message: unknownUrl(url, scheme) });
   }

@@ -8,7 +8,7 @@ import { connect, defineJob, defineService } from "millrace";
 import { expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
 import { manifest } from "#millrace/contract/manifest.js";
-import { openNats } from "#millrace/engine/nats/engine.js";
+import { openNats } from "#millrace/engine/nats/open.js";
 import {
   inboxPrefix,
   permissionsOf,

@@ -125,6 +125,10 @@ describe.each<PermissionScope>([{ prefix: "millrace" }, { prefix: "other", domai
       expect((await port.last("jobs", filter))?.seq).toBe(1);
       expect(await port.last("jobs", subjects.feedFilter())).toMatchObject({ seq: 2 });
       expect(await port.read("jobs", subjects.logFilter("1"))).toHaveLength(2);
+      const newest = (id: string) =>
+        port.newestSeq(subjects.idFilter(id), subjects.question("shop", id));
+      expect([await newest("1"), await newest("2")]).toEqual([1, 0]);
+      expect(await port.last("jobs", subjects.feedFilter())).toMatchObject({ seq: 2 });
 
       const name = subjects.consumer(shopLane, "normal");
       const consumer = {

@@ -11,6 +11,7 @@ import {
   drain,
   type Interference,
   losesAnswers,
+  losesRequests,
   outlive,
   signal,
   stores,
@@ -274,6 +275,33 @@ describe("an answer that is lost", () => {
       "appended",
     );
     expect(await drain(env)).toEqual([creation.job.id]);
+  });
+
+  const notesLost: readonly [string, Interference][] = [
+    ["was stored", losesAnswers(stores("progress"), 2)],
+    ["never came", losesRequests(stores("progress"), 2)],
+  ];
+
+  it.each(notesLost)("to a note that %s is looked up, and it is stored once", async (_, lose) => {
+    const deployment = await Deployment.make();
+    const process = await deployment.process(lose);
+    const { id } = await process.create();
+    const job = await process.claimOne();
+    const notes = [1, 2, 3].map((current) =>
+      process.event(job, { command: "progress", token: 1, progress: { current } }),
+    );
+    expect(await process.engine.note(notes)).toEqual([true, true, true]);
+    const stored = (await process.history(id)).slice(2).map((event) => event.id);
+    expect(stored.sort()).toEqual(notes.map((note) => note.id).sort());
+  });
+
+  it("to a note that never comes is told as lost, and not as refused", async () => {
+    const deployment = await Deployment.make();
+    const process = await deployment.process(losesRequests(stores("heartbeat"), 100));
+    await process.create();
+    const job = await process.claimOne();
+    const note = process.event(job, { command: "heartbeat", token: 1 });
+    await expect(process.engine.note([note])).rejects.toThrow("The request was lost.");
   });
 
   it("to a place under a key does no harm to the next create", async () => {

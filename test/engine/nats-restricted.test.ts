@@ -7,7 +7,7 @@ import { connect, defineJob, defineService } from "millrace";
 import { expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
 import { manifest } from "#millrace/contract/manifest.js";
-import { openNats } from "#millrace/engine/nats/engine.js";
+import { openNats } from "#millrace/engine/nats/open.js";
 import { permissionsOf, permissionsText, type Role } from "#millrace/engine/nats/permissions.js";
 import { ownNats } from "../support/nats.js";
 

@@ -11,7 +11,7 @@ import { ids } from "#millrace/conformance/environment.js";
 import { manifest } from "#millrace/contract/manifest.js";
 import type { Engine } from "#millrace/engine/engine.js";
 import { StoreBusy, StoreFailed } from "#millrace/engine/errors.js";
-import { openNats } from "#millrace/engine/nats/engine.js";
+import { openNats } from "#millrace/engine/nats/open.js";
 import { permissionsOf, permissionsText } from "#millrace/engine/nats/permissions.js";
 import { openEngine } from "#millrace/engine/open.js";
 import { MemoryProjectionStore, ProjectionMemory } from "#millrace/engine/projection/memory.js";

@@ -66,6 +66,16 @@ export function losesAnswers(isMeant: (step: Step) => boolean, times: number): I
   };
 }
 
+/** Loses what is meant on its way to the server, so many times. */
+export function losesRequests(isMeant: (step: Step) => boolean, times: number): Interference {
+  let left = times;
+  return async (step, go) => {
+    if (!isMeant(step) || left === 0) return go();
+    left -= 1;
+    throw new StoreUnavailable({ url: "nats:", message: "The request was lost." });
+  };
+}
+
 /** Whether a step stores an event of a name. */
 export function stores(event: string): (step: Step) => boolean {
   return ({ name, stream, subjects }) =>

@@ -27,7 +27,7 @@ export function addRebuild(program: Command, run: Run): void {
 }
 
 async function rebuildNats({ output }: Session, url: string): Promise<void> {
-  const { openNats } = await import("../../engine/nats/engine.js");
+  const { openNats } = await import("../../engine/nats/open.js");
   const engine = await openNats(url).catch((error: unknown) => {
     throw storeFailure(error);
   });

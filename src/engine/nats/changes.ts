@@ -2,26 +2,28 @@
  * Appending: compare with the log, store, and then do what follows: places under caps and keys, tickets, hints.
  * Places are taken before the event that needs them and given back after the event that frees them.
  */
-import { refusedContinuation } from "../../core/chains.js";
 import type { EventOf, JobEvent } from "../../core/event.js";
 import { evolve } from "../../core/evolve.js";
 import { isEnded, type Job } from "../../core/job.js";
-import { transitions } from "../../core/transitions.js";
 import type { AppendOutcome, Change, WakeTopic } from "../engine.js";
 import { isStoreError } from "../errors.js";
-import { blockerRefusal } from "./blockers.js";
 import { appendWithRecords, type BoundOutcome } from "./bound-records.js";
+import {
+  Creating,
+  type CreatingContext,
+  isClaimable,
+  type PreparedCreate,
+  withdrawAll,
+} from "./creating.js";
 import { deleting, type LoggedJob, messageOf, type ReadJob } from "./entry.js";
 import { isRefusedForSure } from "./faults.js";
 import { keepFollowUp } from "./follow-ups.js";
 import type { Held } from "./held.js";
-import { type HeldDeleted, heldRecordId } from "./held-deleted.js";
-import type { KeyedCreate } from "./keys.js";
+import { heldRecordId } from "./held-deleted.js";
 import type { Appended } from "./log.js";
 import type { EngineParts } from "./parts.js";
 import { PlainChanges } from "./plain.js";
 import type { Publication } from "./port.js";
-import { isTakenUnseen } from "./refusal.js";
 import { removeLog } from "./removal.js";
 
 /** Who moves a job on: the worker that holds it, or anybody else. */
@@ -35,29 +37,20 @@ const conflict: AppendOutcome = { outcome: "conflict" };
 const exists: AppendOutcome = { outcome: "exists" };
 
 /** What changes need of the engine. */
-export interface ChangesContext extends EngineParts {
+export interface ChangesContext extends EngineParts, CreatingContext {
   readonly held: Held;
   /** The name under which this process writes what follows from what others did. */
   readonly actor: JobEvent["actor"];
-  readonly hint: (topic: WakeTopic, service: string) => void;
-  /** The job that a chain has come to. */
-  readonly currentOfChain: (chainId: string) => Promise<Job | null>;
-}
-
-/** A create that may be stored: its event, where it goes, and what to do afterwards. */
-interface PreparedCreate {
-  readonly items: readonly Appended[];
-  readonly created: EventOf<"created">;
-  readonly refusal: AppendOutcome | null;
-  readonly keyed: Extract<KeyedCreate, { outcome: "let_in" }> | null;
 }
 
 /** The appends of a process. */
 export class Changes {
   readonly #context: ChangesContext;
+  readonly #creating: Creating;
 
   constructor(context: ChangesContext) {
     this.#context = context;
+    this.#creating = new Creating(context);
   }
 
   /** Appends one change with its records. */
@@ -108,7 +101,7 @@ export class Changes {
     const { event } = change;
     if (event.name !== "created") return this.#appendToJob(change, event, by);
     if (change.expect.version !== 0) return conflict;
-    const refusal = await this.#followRefusal(change.follow ?? []);
+    const refusal = await this.#creating.followRefusal(change.follow ?? []);
     return refusal ?? this.#create(event, change);
   }
 
@@ -117,26 +110,26 @@ export class Changes {
     const isBound = hasRecords(change);
     let lastSeq = 0;
     if (event.key || event.blockers.length > 0 || isBound) {
-      const known = await this.#freeId(event);
+      const known = await this.#creating.freeId(event);
       if (known === null) return exists;
       lastSeq = known;
     }
-    const refusal = event.blockers.length > 0 ? await this.#blockerRefusal(event) : null;
+    const refusal = event.blockers.length > 0 ? await this.#creating.blockerRefusal(event) : null;
     if (refusal) return refusal;
     for (let round = 0; round < roundsMax; round++) {
-      const prepared = await this.#prepare(event, lastSeq, false);
+      const prepared = await this.#creating.prepare(event, lastSeq, false);
       if (prepared.refusal) return prepared.refusal;
-      const all = await this.#prepareFollow(change.follow ?? [], [prepared]);
+      const all = await this.#creating.prepareFollow(change.follow ?? [], [prepared]);
       const { publication, forget } = await this.#publish(change, [], all);
       if (publication.outcome === "stored") {
-        await this.#created(all);
+        await this.#creating.stored(all);
         await forget();
         const policy = prepared.created.policy;
         return policy && event.key ? { outcome: "appended", policy } : { outcome: "appended" };
       }
-      const isUnseen = await isTakenUnseen(this.#context, event.jobId, lastSeq);
+      const isUnseen = await this.#context.log.isElsewhere(event.jobId, lastSeq);
       for (const { keyed } of all) await keyed?.refused(isUnseen);
-      const free = isUnseen ? null : await this.#freeId(event);
+      const free = isUnseen ? null : await this.#creating.freeId(event);
       if (free === null) return exists;
       // Somebody took the record that goes with the creation for one whose job never comes.
       if (isBound) return "overtaken";
@@ -145,120 +138,9 @@ export class Changes {
     throw this.#context.records.busy(`Others were in the way of creating job ${event.jobId}`);
   }
 
-  /**
-   * Where a new job of an id begins: behind a deleted one of that id; `null` if the id is taken. A create that was
-   * decided before the deletion comes late, and may be the very job that was deleted.
-   */
-  async #freeId({ jobId, service, at }: JobEvent): Promise<number | null> {
-    const { log, records, now } = this.#context;
-    const { job, lastSeq, deletedAt } = await log.load(jobId);
-    if (job !== null || deletedAt > at) return null;
-    if (lastSeq === 0) return 0;
-    const { record } = await records.get(heldRecordId(service, jobId));
-    const body = record?.body as { readonly until?: number } | undefined;
-    return (body?.until ?? 0) > now() ? null : lastSeq;
-  }
-
-  /** Takes the places that a create needs. A continuation that its key refuses is created and skipped. */
-  async #prepare(
-    event: EventOf<"created">,
-    lastSeq: number,
-    isContinuation: boolean,
-    leavingId?: string,
-  ): Promise<PreparedCreate> {
-    const { keys, subjects } = this.#context;
-    const expect = { filter: subjects.idFilter(event.jobId), seq: lastSeq };
-    const item = (created: EventOf<"created">, hasPlace: boolean): Appended => {
-      const { job } = evolve(null, created);
-      const subject =
-        job && hasPlace && isClaimable(job, created)
-          ? subjects.ticket(created, job)
-          : subjects.event(created);
-      return { jobId: event.jobId, message: messageOf(subject, created, expect) };
-    };
-    if (!event.key)
-      return { items: [item(event, true)], created: event, refusal: null, keyed: null };
-    const keyed = await keys.admit(event, event.key, leavingId);
-    if (keyed.outcome === "let_in") {
-      const { created, hasSlot } = keyed;
-      return { items: [item(created, hasSlot)], created, refusal: null, keyed };
-    }
-    if (!isContinuation) return { items: [], created: event, refusal: keyed, keyed: null };
-    const { created, skipped } = refusedContinuation(event, keyed.admission);
-    const end = { jobId: event.jobId, message: messageOf(subjects.event(skipped), skipped) };
-    return { items: [item(created, false), end], created, refusal: keyed, keyed: null };
-  }
-
-  /** What keeps the continuations of a change from being stored. */
-  async #followRefusal(follow: readonly Change[]): Promise<AppendOutcome | null> {
-    for (const { event } of follow) {
-      if (event.name !== "created") continue;
-      if ((await this.#freeId(event)) === null) return exists;
-      const refusal = await this.#blockerRefusal(event);
-      if (refusal) return refusal;
-    }
-    return null;
-  }
-
-  #blockerRefusal(event: EventOf<"created">): Promise<AppendOutcome | null> {
-    const job = async (id: string) => (await this.#context.log.load(id)).job;
-    return blockerRefusal({ job, chain: this.#context.currentOfChain }, event);
-  }
-
-  /**
-   * What follows from a change, behind the create that it may be, or beside the end of a job whose place under a key
-   * is free then. What follows from a continuation that its key refused is dropped.
-   */
-  async #prepareFollow(
-    follow: readonly Change[],
-    created: readonly PreparedCreate[],
-    leavingId?: string,
-  ): Promise<readonly PreparedCreate[]> {
-    const { subjects } = this.#context;
-    const prepared = [...created];
-    let refused: string | null = null;
-    for (const { event } of follow) {
-      if (event.jobId === refused) break;
-      if (event.name === "created") {
-        const lastSeq = (await this.#freeId(event)) ?? 0;
-        const create = await this.#prepare(event, lastSeq, true, leavingId);
-        if (create.refusal) refused = event.jobId;
-        prepared.push(create);
-        continue;
-      }
-      // It happens to the job that was created just before, in the same batch, which nobody else knows yet.
-      const message = messageOf(subjects.event(event), event);
-      const last = prepared.at(-1);
-      if (last)
-        prepared[prepared.length - 1] = {
-          ...last,
-          items: [...last.items, { jobId: event.jobId, message }],
-        };
-    }
-    return prepared;
-  }
-
-  async #created(prepared: readonly PreparedCreate[]): Promise<void> {
-    const { hint } = this.#context;
-    for (const { created, keyed, items } of prepared) {
-      await keyed?.stored();
-      hint("ready", created.service);
-      if (created.state === "blocked" || items.length > 1) hint("ended", created.service);
-      if (items.length > 1 && keyed) await this.#settleFollowed(created);
-    }
-  }
-
-  /** A continuation that was ended in the same batch leaves its key again. */
-  async #settleFollowed(created: EventOf<"created">): Promise<void> {
-    const { log, keys } = this.#context;
-    const { job, events } = await log.load(created.jobId);
-    const last = events.at(-1);
-    if (job && last && isEnded(job.state)) await keys.move(job, job, last, null);
-  }
-
   async #appendToJob(change: Change, event: JobEvent, by: ChangedBy): Promise<AppendOutcome> {
     const { log, keys, held, subjects } = this.#context;
-    const refusal = await this.#followRefusal(change.follow ?? []);
+    const refusal = await this.#creating.followRefusal(change.follow ?? []);
     if (refusal) return refusal;
     // Who would take a place under a key for what follows makes sure first that it will.
     const isOwner = by === "worker" && !change.follow?.some(isKeyedCreate);
@@ -287,11 +169,11 @@ export class Changes {
       const message = messageOf(subject, event, expect);
       const item = { jobId: job.id, message: deleting(message, event, logged) };
       const leavingId = after && isEnded(after.state) && heldUntil === null ? job.id : undefined;
-      const then = await this.#prepareFollow(change.follow ?? [], [], leavingId);
+      const then = await this.#creating.prepareFollow(change.follow ?? [], [], leavingId);
       const { publication, forget } = await this.#publish(change, [item], then);
       if (publication.outcome === "stored") {
         await this.#moved(logged, after, event, by, heldUntil, publication.seq);
-        await this.#created(then);
+        await this.#creating.stored(then);
         await forget();
         return { outcome: "appended" };
       }
@@ -327,10 +209,10 @@ export class Changes {
     for (const change of follow) {
       const { event } = change;
       if (event.name !== "created") await this.#appendToJob(change, event, "outside");
-      else if ((await this.#freeId(event)) !== null) {
-        const prepared = await this.#prepareFollow([change], [], jobId);
+      else if ((await this.#creating.freeId(event)) !== null) {
+        const prepared = await this.#creating.prepareFollow([change], [], jobId);
         await log.appendAll(prepared.flatMap(({ items }) => items));
-        await this.#created(prepared);
+        await this.#creating.stored(prepared);
       }
     }
   }
@@ -424,54 +306,11 @@ export class Changes {
     if (event.name === "cancelRequested" || (leftActive && by === "outside"))
       hint("cancel", before.service);
   }
-
-  /** Appends a note, unless the fold would ignore it. */
-  async note(note: JobEvent): Promise<boolean> {
-    const { log, subjects, held } = this.#context;
-    if (transitions[note.name]?.kind === "change") return false;
-    if (note.name === "staleCompletionIgnored") await this.#confirmEnd(note);
-    const token = "token" in note ? note.token : undefined;
-    const logged = await log.current(note.service, note.jobId, held.get(note.jobId, token));
-    if (logged.job === null || evolve(logged.job, note).ignored !== null) return false;
-    const message = messageOf(subjects.note(note), note);
-    // Notes of a job may go in one batch.
-    const jobId = `${note.jobId}/${note.id}`;
-    const publication = await log.append({ jobId, message, isNote: true });
-    return publication.outcome === "stored";
-  }
-
-  /** The worker of a job that was ended from outside has let go of it: its places are free. */
-  async #confirmEnd({ jobId, service, token }: EventOf<"staleCompletionIgnored">): Promise<void> {
-    const { log, caps, keys, records, held, port, hint } = this.#context;
-    const delivery = held.take(jobId, token);
-    if (delivery) await port.acknowledge([delivery]);
-    const { job, starts } = await log.load(jobId);
-    const isHeld = job?.state === "active" && job.token === token;
-    if (job && !isHeld) {
-      await caps.free(starts.get(token)?.caps ?? [], jobId, token);
-      if (job.key) await keys.free(job, token);
-    }
-    const id = heldRecordId(service, jobId);
-    const gone = await records.get(id);
-    const body = gone.record?.body as unknown as HeldDeleted | undefined;
-    if (body?.token === token) {
-      await caps.free(body.caps, jobId, token);
-      if (body.key)
-        await keys.free({ id: jobId, service, type: body.type, key: body.key } as Job, token);
-      await records.put(id, gone, null);
-    }
-    hint("ready", service);
-  }
 }
 
 function faulted(error: unknown): AppendOutcome {
   if (isStoreError(error)) return { outcome: "faulted", error };
   throw error;
-}
-
-/** Gives back the places of creates that can never come. The keeper finds those that cannot be given back now. */
-async function withdrawAll(creates: readonly PreparedCreate[]): Promise<void> {
-  for (const { keyed } of creates) await keyed?.withdraw().catch(() => {});
 }
 
 function hasRecords({ records }: Change): boolean {
@@ -486,11 +325,6 @@ function meets(job: Job, { expect, job: key }: Change): boolean {
 /** The keeper speaks under a token only when it has seen that token's lease lapse. */
 function speaksOfLapse(event: JobEvent): boolean {
   return event.actor.startsWith("keeper:") && "token" in event && event.token !== undefined;
-}
-
-/** Whether an event leaves a job that may be claimed at once. */
-function isClaimable(job: Job, event: JobEvent): boolean {
-  return (job.state === "pending" || job.state === "retry") && job.runAt <= event.at;
 }
 
 function isKeyedCreate({ event }: Change): boolean {

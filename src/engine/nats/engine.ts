@@ -2,10 +2,8 @@
  * The JetStream engine: the log is a stream, work is claimed from it, records are a bucket beside it,
  * and lists are answered by a projection.
  */
-import { randomBytes } from "node:crypto";
 import type { JobEvent } from "../../core/event.js";
 import type { Capabilities } from "../capabilities.js";
-import { type Clock, systemClock } from "../clock.js";
 import type {
   AppendOutcome,
   Change,
@@ -28,37 +26,32 @@ import type {
 import { StoreClosed, transactionsNotSupported } from "../errors.js";
 import { eventOf, unreadable } from "../event-text.js";
 import { feedPosition } from "../feed-position.js";
-import { openProjection } from "../projection/open.js";
 import type { Projection, ProjectionStatus } from "../projection/projection.js";
 import type { Queries, QueryName } from "../query.js";
 import { type RecordWrite, recordId, type StoredRecord, type SwapOutcome } from "../record.js";
 import type { CallerTransaction } from "../transaction.js";
-import { type Address, addressOf } from "./address.js";
 import { Advisories } from "./advisories.js";
 import { Caps } from "./caps.js";
 import { type ChangedBy, Changes } from "./changes.js";
 import { Claims } from "./claim.js";
-import { openConnection } from "./connection.js";
 import { Held } from "./held.js";
-import { JetStreamPort } from "./jetstream.js";
 import { Keys } from "./keys.js";
 import { Leases } from "./leases.js";
-import { loadNats } from "./libraries.js";
 import { Log } from "./log.js";
 import { News, none, type Where } from "./news.js";
+import { Notes } from "./notes.js";
 import { OwnWrites } from "./own-writes.js";
 import { Pauses } from "./pauses.js";
-import { inboxPrefix } from "./permissions.js";
 import type { Port } from "./port.js";
-import { provision, type Topology } from "./provision.js";
+import type { Topology } from "./provision.js";
 import { ReadModel } from "./read-model.js";
 import { machineRest, type Rest } from "./record-lines.js";
 import { Records } from "./records.js";
 import { forgetDeletions } from "./removal.js";
 import { renewLeases } from "./renewals.js";
 import { Repair } from "./repair.js";
-import { ServerClock } from "./server-clock.js";
-import { Subjects } from "./subjects.js";
+import type { ServerClock } from "./server-clock.js";
+import type { Subjects } from "./subjects.js";
 import { Tending } from "./tending.js";
 import { Wake } from "./wake.js";
 
@@ -72,61 +65,6 @@ const capabilities: Capabilities = {
 
 /** One whose tickets are fetched, one whose starts are stored, and one whose jobs are handed over. */
 const claimsAtOnce = 3;
-
-/** What the engine is opened with. */
-export interface NatsOptions {
-  readonly clock?: Clock;
-}
-
-/** Opens the engine on a server, making its streams if there are none. */
-export async function openNats(url: string, options: NatsOptions = {}): Promise<NatsEngine> {
-  const address = addressOf(url);
-  const nats = await loadNats(address.where);
-  const { clock = systemClock } = options;
-  const { service } = address;
-  const inbox = address.inbox ?? inboxPrefix(address.prefix, service);
-  const name = service === undefined ? "millrace" : `millrace ${service}`;
-  const connection = await openConnection(nats, address, { name, inbox });
-  try {
-    const topology = await provision(connection, address);
-    const subjects = new Subjects(topology.prefix, service);
-    const port = new JetStreamPort({
-      nats,
-      connection,
-      topology,
-      url: address.where,
-      readsEverything: service === undefined,
-      clockFilter: subjects.clockFilter(),
-      inboxPrefix: inbox,
-    });
-    const ask = clock === systemClock ? () => port.time() : null;
-    const serverClock = new ServerClock(clock, ask);
-    await serverClock.start();
-    return new NatsEngine({
-      url: address.where,
-      port,
-      subjects,
-      topology,
-      clock: serverClock,
-      openProjection: () => projectionOf(address, topology, serverClock),
-      session: randomBytes(9).toString("base64url"),
-    });
-  } catch (error) {
-    await connection.close();
-    throw error;
-  }
-}
-
-/** The read model of a deployment lies where the URL or the environment says, or else in a file of its own. */
-function projectionOf(
-  { projection, prefix, service }: Address,
-  { identity }: Topology,
-  clock: Clock,
-): Promise<Projection> {
-  const scope = service === undefined ? prefix : `${prefix}-${service}`;
-  const url = projection ?? process.env.MILLRACE_PROJECTION_URL ?? `file:${scope}-projection.db`;
-  return openProjection(url, { identity: scope, origin: identity, clock });
-}
 
 /** What an engine is made of. */
 export interface NatsParts {
@@ -158,6 +96,7 @@ export class NatsEngine implements Engine {
   readonly #keys: Keys;
   readonly #held = new Held();
   readonly #changes: Changes;
+  readonly #notes: Notes;
   readonly #claims: Claims;
   readonly #readModel: ReadModel;
   readonly #tending: Tending;
@@ -222,6 +161,7 @@ export class NatsEngine implements Engine {
     this.#readModel = readModel;
     const currentOfChain = (chainId: string) => readModel.currentOfChain(chainId);
     this.#changes = new Changes({ ...parts, keys, actor, currentOfChain });
+    this.#notes = new Notes({ ...parts, keys });
     const changes = this.#changes;
     const activeUnder: ReadModel["activeUnder"] = (scope) => readModel.activeUnder(scope);
     this.#claims = new Claims({
@@ -287,7 +227,7 @@ export class NatsEngine implements Engine {
   }
 
   async note(notes: readonly JobEvent[]): Promise<readonly boolean[]> {
-    return this.#call(() => Promise.all(notes.map((note) => this.#changes.note(note))));
+    return this.#call(() => Promise.all(notes.map((note) => this.#notes.append(note))));
   }
 
   async prepareClaims(lanes: readonly Omit<ClaimLane, "free">[]): Promise<void> {

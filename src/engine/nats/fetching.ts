@@ -5,7 +5,7 @@
 import type { Incoming } from "./incoming.js";
 import type { Delivery } from "./port.js";
 import { statusOf } from "./raw-headers.js";
-import { deliveredText, placeOf } from "./reading.js";
+import { deliveredText, placeOf } from "./read-message.js";
 import type { Listening, Receiver } from "./receiving.js";
 import type { Requests } from "./requests.js";
 import type { Sender } from "./sending.js";

@@ -9,6 +9,7 @@ import type { StoreError } from "../errors.js";
 import type { PackedEvents } from "../projection/packed.js";
 import { type ApiError, apiFault, consumerFault, mayPass, thrownFault } from "./faults.js";
 import { Fetches } from "./fetching.js";
+import { follow, Messages, Packs } from "./following.js";
 import type { Incoming } from "./incoming.js";
 import type { NatsLibrary } from "./libraries.js";
 import type {
@@ -24,16 +25,8 @@ import type {
 } from "./port.js";
 import type { Topology } from "./provision.js";
 import { statusOf } from "./raw-headers.js";
-import {
-  directMessage,
-  follow,
-  Messages,
-  Packs,
-  type ReadingFrom,
-  readAll,
-  readDirect,
-  readLastOfEach,
-} from "./reading.js";
+import { directMessage } from "./read-message.js";
+import { type ReadingFrom, readAll, readDirect, readLastOfEach } from "./reading.js";
 import { Receiver } from "./receiving.js";
 import { Requests } from "./requests.js";
 import { Sender } from "./sending.js";
@@ -54,6 +47,9 @@ const notFound = 404;
  * and for a batch of which something is stored already.
  */
 const wrongLastSequence: ReadonlySet<number | undefined> = new Set([10071, 10164, 10201]);
+
+/** A position that no stream comes to. */
+const neverSeq = Number.MAX_SAFE_INTEGER;
 
 /** How often a message may be delivered before the advisories speak of it; retries are counted in the log instead. */
 const deliveriesMax = 1_000;
@@ -176,6 +172,22 @@ export class JetStreamPort implements Port {
     const answer = await this.#patiently(() => this.#request(subject));
     if (statusOf(answer) === notFound) return null;
     return directMessage(answer);
+  }
+
+  async newestSeq(filter: string, subject: string): Promise<number | null> {
+    const message = { subject, body: "", headers: {}, expect: { filter, seq: neverSeq } };
+    const { error } = await this.#patiently(() => this.#answerTo(message));
+    if (error === undefined || !wrongLastSequence.has(error.err_code)) return null;
+    const [, seq] = /: (\d+)$/.exec(error.description ?? "") ?? [];
+    return seq === undefined ? null : Number(seq);
+  }
+
+  /** What the server says of one message. */
+  #answerTo(message: OutgoingMessage): Promise<Answer> {
+    return new Promise((resolve, reject) => {
+      const answered = (answer: Incoming) => resolve(answer.json<Answer>());
+      this.#requests.send([message], { answered, failed: reject });
+    });
   }
 
   async read(stream: StreamName, filter: string): Promise<readonly StoredMessage[]> {

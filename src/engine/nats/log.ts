@@ -1,21 +1,22 @@
 /**
  * The log of jobs: reading one job's part of it, and appending with a compare. Few events go out one by one; what queues
- * up beyond that goes as one atomic batch. A lost reply is read back, so that nothing is stored twice or given up for lost.
+ * up beyond that goes as one atomic batch. A lost reply is read back (`reading-back.ts`), so that nothing is stored twice or
+ * given up for lost.
  */
 import type { JobEvent } from "../../core/event.js";
 import { evolve } from "../../core/evolve.js";
 import type { Job } from "../../core/job.js";
 import { advancesVersion } from "../../core/transitions.js";
 import { type BatchAnswer, Batcher } from "../batching.js";
-import { StoreBusy, StoreUnavailable } from "../errors.js";
 import { eventOf } from "../event-text.js";
-import { foldMessages, type LoggedJob, noJob, type ReadJob, tellsOf } from "./entry.js";
-import { doubt, isRefusedForSure } from "./faults.js";
+import { foldMessages, type LoggedJob, noJob, type ReadJob } from "./entry.js";
+import { isRefusedForSure } from "./faults.js";
 import type { HeldJob } from "./held.js";
 import { readJobLog } from "./job-log.js";
 import type { OwnWrites } from "./own-writes.js";
 import { Pace } from "./pace.js";
 import type { EachPublication, OutgoingMessage, Port, Publication, StoredMessage } from "./port.js";
+import { ReadingBack } from "./reading-back.js";
 import { type Rest, restMs } from "./record-lines.js";
 import type { Subjects } from "./subjects.js";
 
@@ -28,16 +29,6 @@ const batchLengthMax = 4_000_000;
  * so that the server has something to do meanwhile.
  */
 const partMax = 8;
-
-/** How often a publish whose reply was lost is looked up and sent again. */
-const lostRepliesMax = 5;
-
-/**
- * How often a copy is read again that shows nothing where the server has something: for about a second with the rests in
- * between where an event may be stored, and less where it is only to be seen what was faster.
- */
-const doubtLooksMax = 45;
-const refusedLooksMax = 10;
 
 /** How many jobs are asked for in one request. */
 const loadMax = 100;
@@ -66,6 +57,7 @@ export class Log {
   /** What a reading must show; `null` where there is one copy of the log, which is never behind. */
   readonly #own: OwnWrites | null;
   readonly #rest: Rest;
+  readonly #readingBack: ReadingBack;
   /** What was asked for in this turn. */
   #asked: Asked[] = [];
   #sent = 0;
@@ -87,6 +79,7 @@ export class Log {
     this.#port = options.port;
     this.#subjects = options.subjects;
     this.isAtomic = options.isAtomic;
+    this.#readingBack = new ReadingBack({ ...options, read: (id) => this.#read(id) });
     this.#pace = new Pace(options.monotonic, options.isAtomic);
     this.#batcher = new Batcher((calls) => this.#send(calls), {
       weightMax: batchLengthMax,
@@ -126,14 +119,9 @@ export class Log {
     }
   }
 
-  /** Whether a job's log ends at a position, for so long that every copy would show more if there were more. */
-  async staysAt(id: string, seq: number): Promise<boolean> {
-    const looksMax = this.#own ? doubtLooksMax : 0;
-    for (let looks = 0; ; looks++) {
-      const { lastSeq } = await this.load(id);
-      if (lastSeq > seq || looks >= looksMax) return lastSeq === seq;
-      await this.#rest(restMs(looks));
-    }
+  /** Whether another service has an id, whose newest event this process has seen at a position, and may not see more of. */
+  isElsewhere(id: string, seq: number): Promise<boolean> {
+    return this.#readingBack.isElsewhere(id, seq);
   }
 
   /** Jobs without their logs, many in one request. */
@@ -269,7 +257,7 @@ export class Log {
         );
         return given;
       };
-      const publication = await this.#readingBack(first, publish);
+      const publication = await this.#readingBack.publishing(first, publish);
       if (publication.outcome === "stored" && this.#own) {
         // They lie one behind the other, also where the first was found by reading.
         const { seq } = publication;
@@ -396,52 +384,7 @@ export class Log {
       if (publication.outcome === "fault") throw publication.error;
       return publication;
     };
-    return this.#readingBack(item, publish, mayCome);
-  }
-
-  /** Publishes, and looks into the log where it is not known whether that worked: also a refusal may be an echo of its own success. */
-  async #readingBack(
-    item: Appended,
-    publish: () => Promise<Publication>,
-    mayCome = false,
-  ): Promise<Publication> {
-    const { expect } = item.message;
-    let isInDoubt = mayCome;
-    for (let lost = 0; ; lost++) {
-      let isRefused = false;
-      try {
-        const publication = await publish();
-        if (publication.outcome === "stored" || expect === undefined) return publication;
-        isRefused = true;
-      } catch (error) {
-        const isAmbiguous = StoreBusy.is(error) || StoreUnavailable.is(error);
-        if (mayCome || lost > 0) doubt(error);
-        if (!isAmbiguous || lost >= lostRepliesMax) throw error;
-        isInDoubt = true;
-      }
-      // Where the server has refused it and a copy shows no reason, that copy is behind.
-      const isLate = isRefused && this.#own !== null;
-      const looksMax = isInDoubt ? doubtLooksMax : refusedLooksMax;
-      const found = await this.#lookFor(item, isLate ? looksMax : 0);
-      if (found) return found;
-      if (isLate || lost >= lostRepliesMax) return conflict;
-    }
-  }
-
-  /** What became of an event by the log; `null` where that shows nothing new, however often it is read again. */
-  async #lookFor({ jobId, message }: Appended, looksMax: number): Promise<Publication | null> {
-    const { id } = eventOf(message);
-    for (let looks = 0; ; looks++) {
-      const messages = await this.#read(jobId);
-      const own = messages.find((stored) => tellsOf(stored, id));
-      if (own) return { outcome: "stored", seq: own.seq };
-      const { lastSeq } = foldMessages(this.#subjects.prefix, messages);
-      if (message.expect === undefined || lastSeq > message.expect.seq) return conflict;
-      // A copy may be behind what was expected, too; without copies that is gone.
-      if (this.#own === null && lastSeq < message.expect.seq) return conflict;
-      if (looks >= looksMax) return null;
-      await this.#rest(restMs(looks));
-    }
+    return this.#readingBack.publishing(item, publish, mayCome);
   }
 }
 

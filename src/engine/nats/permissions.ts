@@ -5,7 +5,7 @@
  *
  * A server sends an answer wherever the asking user wants it, also where that user may not publish: permissions cannot
  * prevent that. Readers tell such an answer from an event and from a record, and believe an event only under its own
- * subject (`reading.ts`, `entry.ts`).
+ * subject (`read-message.ts`, `entry.ts`).
  */
 import type { Manifest } from "../../contract/manifest.js";
 import { tokenOf } from "../event-text.js";

@@ -24,7 +24,7 @@ export interface OutgoingMessage {
   readonly expect?: { readonly filter: string; readonly seq: number };
 }
 
-/** What became of a message. A conflict tells the position of the newest message under the filter. */
+/** What became of a message. */
 export type Publication =
   | { readonly outcome: "stored"; readonly seq: number }
   | { readonly outcome: "conflict" };
@@ -62,6 +62,13 @@ export interface Port {
 
   /** The newest message under a filter. */
   last(stream: StreamName, filter: string): Promise<StoredMessage | null>;
+
+  /**
+   * The position of the newest event under a filter, by the server that stores and not by a copy of it; 0 where there is none,
+   * `null` where it does not tell. It is asked with a message under a subject that is refused in any case, so that whoever may
+   * publish there may ask.
+   */
+  newestSeq(filter: string, subject: string): Promise<number | null>;
 
   /** All messages under a filter, in order. With wildcards the server looks at every message from the first of them on. */
   read(stream: StreamName, filter: string): Promise<readonly StoredMessage[]>;

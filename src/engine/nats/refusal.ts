@@ -63,19 +63,7 @@ export async function refuseCreation(
   const expect = { filter: subjects.idFilter(id), seq: lastSeq };
   const message = messageOf(subjects.event(event), event, expect);
   if ((await log.append({ jobId: id, message })).outcome === "stored") return true;
-  return isTakenUnseen({ log, subjects }, id, lastSeq);
-}
-
-/**
- * Whether a creation was refused though nothing new can be seen under its id: another service has it, and this process
- * may see one service only.
- */
-export async function isTakenUnseen(
-  { log, subjects }: Pick<RefusalContext, "log" | "subjects">,
-  id: string,
-  lastSeq: number,
-): Promise<boolean> {
-  return subjects.scope !== undefined && (await log.staysAt(id, lastSeq));
+  return log.isElsewhere(id, lastSeq);
 }
 
 /** A job that has not started, or that has ended: whoever was about to change it has to look again. */

@@ -82,6 +82,11 @@ export class Subjects {
     return `${this.#filterHead.text}${tokenOf(id)}.>`;
   }
 
+  /** Where whoever may see one service asks what the server that stores has of an id. Nothing is ever stored there. */
+  question(service: string, id: string): string {
+    return `${this.prefix}.jobs.${tokenOf(service)}._.${tokenOf(id)}._`;
+  }
+
   /** The whole log of a job, with its notes. */
   logFilter(id: string): string {
     return `${this.prefix}.*.${this.#scope()}.*.${tokenOf(id)}.>`;

@@ -170,6 +170,8 @@ export function simulatedPort(
       wire.request(`last ${filter}`, () => streams[stream].last(filter, wire.behindMs())),
     read: (stream, filter) =>
       wire.request(`read ${filter}`, () => streams[stream].read(filter, wire.behindMs())),
+    newestSeq: (filter) =>
+      wire.request(`newest ${filter}`, () => streams.jobs.last(filter)?.seq ?? 0),
     lastOfEach: async (filters) =>
       readsEverything
         ? wire.request("last of each", () => streams.jobs.lastOfEach(filters, wire.behindMs()))
