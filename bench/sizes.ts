@@ -91,11 +91,12 @@ export const bareClaimBatchSize = { sqlite: 100, postgres: 500 } as const;
 export const concurrentCallers = 50;
 /** How many concurrency keys the keyed jobs spread over. */
 export const keyCount = 1_000;
-/** How many jobs a worker process of Millrace runs at once: where a claim goes to a server, as many as a type may. */
+/** How many jobs a worker process of Millrace runs at once: more where a claim goes to a server, and where a batch has its price there. */
 export function workerConcurrencyOn(engineOrUrl: string): number {
-  return /^(postgres|nats)/.test(engineOrUrl) ? 1_000 : 500;
+  if (engineOrUrl.startsWith("nats")) return 3_000;
+  return engineOrUrl.startsWith("postgres") ? 1_000 : 500;
 }
 /** How many capped jobs may run at once in the whole cluster: more than ever do. */
-export const clusterCap = 2_000;
+export const clusterCap = 5_000;
 /** How often a short measure is repeated; the table shows the median. */
 export const shortRounds = 3;

@@ -17,7 +17,7 @@ import { type JobOptions, jobDefaults } from "./settings.js";
 export const maxTriesLimit = 10_000;
 
 /** How many jobs of a type one process may run at once. */
-export const concurrencyLimit = 1_000;
+export const concurrencyLimit = 10_000;
 
 /** How many jobs may be active or wait under a limit that a definition names. */
 const activeLimit = 1_000_000;

@@ -79,15 +79,28 @@ describe("the pace of a server", () => {
     expect(server.pace.isQuick).toBe(false);
   });
 
-  it("tries messages alone again from time to time, and few of them", async () => {
+  it("tries messages alone again, few of them and ever more rarely", async () => {
     const server = new TimedServer(0.2, 3);
-    const trials: number[] = [];
-    for (let time = 0; time < 100; time++) {
+    const trials: [number, number][] = [];
+    for (let time = 0; time < 1_000; time++) {
       const trial = server.pace.trialOf(400);
-      if (trial > 0) trials.push(trial);
+      if (trial > 0) trials.push([time, trial]);
       await server.send(400, 1);
     }
-    expect(trials).toEqual([32, 32, 32, 32]);
+    const times = [0, 32, 96, 224, 480, 736, 992];
+    expect(trials).toEqual(times.map((time) => [time, 32]));
+  });
+
+  it("tries as often as at first where a server was quick meanwhile", async () => {
+    const server = new TimedServer(0.2, 3);
+    await server.send(400, 500);
+    server.aloneMs = 0.03;
+    await server.send(400, 300);
+    server.aloneMs = 0.2;
+    await server.send(400, 10);
+    let until = 0;
+    while (server.pace.trialOf(400) === 0) until += 1 + (await server.send(400, 1));
+    expect(until).toBeLessThanOrEqual(32);
   });
 
   it("sends few messages together, too, where each goes to the disk", async () => {
@@ -138,7 +151,7 @@ describe("the pace of a server", () => {
     const server = new TimedServer(0.3, 3);
     await server.send(50, 200);
     server.aloneMs = 0.03;
-    await server.send(50, 100);
+    await server.send(50, 256);
     expect(await server.send(50, 100)).toBeGreaterThan(90);
   });
 });

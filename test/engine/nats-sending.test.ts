@@ -85,6 +85,17 @@ test("what is worth a write of its own is written before the turn ends, and the 
   expect(written).toEqual([1]);
 });
 
+test("who wants to begin at once says how little is worth a write", () => {
+  const { sender, commands, written } = connected();
+  sender.send({ subject: "x", body: "1" });
+  sender.sendEarly(1);
+  expect([commands, written]).toEqual([["PUB x 1\r\n1\r\n"], [1]]);
+  sender.sendEarly(1);
+  sender.send({ subject: "x", body: "2".repeat(5_000) });
+  sender.sendEarly(64_000);
+  expect(written).toEqual([1]);
+});
+
 test("what was handed over is not written to again, however much follows", () => {
   const { sender, commands } = connected();
   const bodies = Array.from({ length: 50 }, (_, index) => `${index}`.repeat(20_000));

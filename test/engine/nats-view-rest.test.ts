@@ -1,7 +1,7 @@
 // When the view on JetStream rests: while its process is busy, and never while somebody waits for it.
 import { FakeClock } from "millrace/testing";
 import { describe, expect, it } from "vitest";
-import { restMaxMs, ViewRest } from "#millrace/engine/nats/view-rest.js";
+import { restSeenMaxMs, restUnseenMaxMs, ViewRest } from "#millrace/engine/nats/view-rest.js";
 
 /** A view whose process stores as many events as it is told. */
 function view() {
@@ -83,7 +83,7 @@ describe("a view whose process begins", () => {
     const pause = beginning(begun);
     await begun.clock.advance(200);
     expect([pause.isOver, begun.rest.isOn]).toEqual([false, true]);
-    await begun.clock.advance(restMaxMs);
+    await begun.clock.advance(restUnseenMaxMs);
     expect([pause.isOver, begun.rest.isOn]).toEqual([true, false]);
   });
 
@@ -105,14 +105,35 @@ describe("a view whose process is busy", () => {
     const pause = resting(100);
     await clock.advance(200);
     expect([pause.isOver, rest.isOn, begins.aborted]).toEqual([false, true, true]);
-    await clock.advance(restMaxMs);
+    await clock.advance(restUnseenMaxMs);
     expect([pause.isOver, rest.isOn, rest.begins.aborted]).toEqual([true, false, false]);
+  });
+
+  it("rests for a shorter time where somebody has looked lately, and longer again when that was long ago", async () => {
+    for (const look of ["awake", "wake"] as const) {
+      const { clock, resting, rest, beBusy } = view();
+      if (look === "wake") rest.wake();
+      else await rest.awake(async () => {});
+      await beBusy();
+      // It has everything, so that nobody waits for it any more.
+      const seen = resting(0);
+      await clock.advance(restSeenMaxMs - 100);
+      expect([look, seen.isOver]).toEqual([look, false]);
+      await clock.advance(200);
+      expect([look, seen.isOver]).toEqual([look, true]);
+      await clock.advance(60_000);
+      const unseen = resting(0);
+      await clock.advance(restUnseenMaxMs - 100);
+      expect([look, unseen.isOver]).toEqual([look, false]);
+      await clock.advance(200);
+      expect([look, unseen.isOver]).toEqual([look, true]);
+    }
   });
 
   it("applies everything after that, before it rests again", async () => {
     const { clock, resting, beBusy } = view();
     await beBusy();
-    await clock.advance(restMaxMs);
+    await clock.advance(restUnseenMaxMs);
     const behind = resting(100);
     await clock.advance(0);
     expect(behind.isOver).toBe(true);
@@ -197,7 +218,7 @@ describe("a view whose log others write", () => {
   it("rests while the log grows fast, for some seconds at most", async () => {
     const followed = view();
     const pause = await follow(followed, 500);
-    await followed.clock.advance(restMaxMs - 100);
+    await followed.clock.advance(restUnseenMaxMs - 100);
     expect([pause.isOver, followed.rest.isOn]).toEqual([false, true]);
     await followed.clock.advance(200);
     expect([pause.isOver, followed.rest.isOn]).toEqual([true, false]);

@@ -39,6 +39,12 @@ const againMs = 100;
 const ackBatchMax = 1_000;
 const consumerTokens = 4;
 
+/**
+ * The first message of a batch goes out at once, because the server makes files for it, which takes milliseconds. The others
+ * follow in parts of so many bytes, so that the server reads the first of them while the last are got ready.
+ */
+const batchPartLength = 64 * 1024;
+
 /** The status of a request for what is not there. */
 const notFound = 404;
 
@@ -155,6 +161,7 @@ export class JetStreamPort implements Port {
       if (index === last) break;
       const place = `Nats-Batch-Id: ${id}\r\nNats-Batch-Sequence: ${index + 1}\r\n`;
       this.#sender.send(message, "", -1, place);
+      this.#sender.sendEarly(index === 0 ? 1 : batchPartLength);
     }
     const end = messages[last];
     if (!end) return [];

@@ -24,10 +24,10 @@ const batchedMs = 0.03;
 const fading = 0.99;
 
 /**
- * Messages alone are tried again after so many batches, and before anything was measured. They are few: where each is
- * brought to the disk, hundreds of them hold up everything else.
+ * Messages alone are tried before anything was measured, then again after twice so many batches, and ever more rarely as long
+ * as batches stay cheaper. They are few: where each is brought to the disk, hundreds of them hold up everything else.
  */
-const batchesBetweenTrials = 32;
+const batchesBetweenTrials = { first: 16, most: 256 } as const;
 const trialMessages = 32;
 
 /** After so many messages their pace is taken, also if more are on their way. */
@@ -48,8 +48,9 @@ export class Pace {
   readonly #batches: number[] = [];
   #aloneMs = aloneFirstMs;
   #batchMs = batchFirstMs;
-  /** How many batches were sent since messages alone were last measured; at first as if that was long ago. */
-  #batchesSince = batchesBetweenTrials;
+  /** How many batches were sent since messages alone were last measured, at first as if that was long ago; and how many are to be. */
+  #batchesSince: number = batchesBetweenTrials.first;
+  #batchesUntil: number = batchesBetweenTrials.first;
   /** How many messages are on their way one by one. */
   #underWay = 0;
   /** When the first of them was sent, or the last stretch ended, how many were under way then, and how many were stored since. */
@@ -70,7 +71,7 @@ export class Pace {
 
   /** How many messages of a batch go one by one before it, to see how long that takes; mostly none. */
   trialOf(size: number): number {
-    const isDue = this.#takesBatches && this.#batchesSince >= batchesBetweenTrials;
+    const isDue = this.#takesBatches && this.#batchesSince >= this.#batchesUntil;
     return isDue ? Math.min(size, trialMessages) : 0;
   }
 
@@ -109,10 +110,19 @@ export class Pace {
     if (this.#stored > 1 && (isLong || this.#inherited === 0)) {
       const tookMs = Math.max((this.#monotonic() - this.#since) / this.#stored, leastMs);
       this.#aloneMs = quickest(this.#stretches, tookMs);
-      this.#batchesSince = 0;
+      this.#planTrial();
       this.#batchMs *= fading;
     }
     this.#begin();
+  }
+
+  /** Says when messages alone are tried again: later than the last time, if that was because of a trial that showed nothing new. */
+  #planTrial(): void {
+    const { first, most } = batchesBetweenTrials;
+    if (this.isQuick) this.#batchesUntil = first;
+    else if (this.#batchesSince >= this.#batchesUntil)
+      this.#batchesUntil = Math.min(this.#batchesUntil * 2, most);
+    this.#batchesSince = 0;
   }
 
   /** Sends a batch. */

@@ -28,7 +28,7 @@ import { type News, Told } from "./news.js";
 import type { Port } from "./port.js";
 import type { Records } from "./records.js";
 import type { Subjects } from "./subjects.js";
-import { restMaxMs, ViewRest } from "./view-rest.js";
+import { restUnseenMaxMs, ViewRest } from "./view-rest.js";
 
 /** How long a question waits for the projection to catch up. */
 const patienceMs = 30_000;
@@ -205,7 +205,7 @@ export class ReadModel {
     const position = await projection.position();
     if (head - position < fewEvents) return false;
     if (this.#restHead === null || position >= this.#restHead.head)
-      this.#restHead = { head, until: now + 2 * restMaxMs };
+      this.#restHead = { head, until: now + 2 * restUnseenMaxMs };
     return now < this.#restHead.until;
   }
 

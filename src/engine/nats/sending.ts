@@ -88,9 +88,9 @@ export class Sender {
     return null;
   }
 
-  /** Sends what waits for the end of the turn if it is worth a write of its own: the server has something to do meanwhile. */
-  sendEarly(): void {
-    if (this.#writing.length < earlyLength) return;
+  /** Sends what waits for the end of the turn if it is so long as to be worth a write of its own: the server has something to do meanwhile. */
+  sendEarly(length = earlyLength): void {
+    if (this.#writing.length < length) return;
     this.flush();
     // The library would write after the steps of all promises that are due by now.
     this.#protocol()?.flushPending?.();

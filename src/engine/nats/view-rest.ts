@@ -2,15 +2,19 @@
  * When the view is brought up to date: work goes before it. Whoever stores many events needs the processor for them, and
  * what begins and ends within one transaction of the view is written once. So events gather for a moment, and for some
  * seconds while many are stored, by this process or by others, unless somebody asks for the view; then everything is
- * applied at once.
+ * applied at once. Who asks is likely to ask again, and waits less then: the view rests longest while nobody looks.
  */
 import type { Clock } from "../clock.js";
 
 /** How long events gather while nobody waits for them. */
 const lingerMs = 100;
 
-/** How far in time the view may fall behind while many events are stored. */
-export const restMaxMs = 5_000;
+/** How far in time the view may fall behind while many events are stored: where somebody has looked at it lately, and where nobody has. */
+export const restSeenMaxMs = 5_000;
+export const restUnseenMaxMs = 10_000;
+
+/** How long after a look somebody may look again. */
+const seenMs = 60_000;
 
 /** From so many events on that are stored in a second somebody is busy. They are counted over no less time than this. */
 const busyPerSecond = 1_000;
@@ -30,8 +34,9 @@ export class ViewRest {
   /** How many wait for the view, and whether somebody elsewhere does. */
   #waiters = 0;
   #isWanted = false;
-  /** When the view was last known to have everything. */
+  /** When the view was last known to have everything, and when somebody last wanted it. */
   #freshAt: number;
+  #seenAt = Number.NEGATIVE_INFINITY;
   #counted: { at: number; stored: number; isBusy: boolean };
   /** Where the log ended when it was last read, and whether it had grown fast until then. Nothing is known of it since. */
   #log: { at: number; head: number; isBusy: boolean } | null = null;
@@ -61,6 +66,7 @@ export class ViewRest {
   /** Does something that waits for the view, which does not rest meanwhile. */
   async awake<Value>(work: () => Promise<Value>): Promise<Value> {
     this.#waiters += 1;
+    this.#seenAt = this.#clock.monotonic();
     this.#end();
     try {
       return await work();
@@ -72,6 +78,7 @@ export class ViewRest {
   /** Somebody elsewhere waits for the view: it does not rest until it has everything. */
   wake(): void {
     this.#isWanted = true;
+    this.#seenAt = this.#clock.monotonic();
     this.#end();
   }
 
@@ -114,7 +121,9 @@ export class ViewRest {
 
   #mayRest(): boolean {
     if (this.#waiters > 0 || this.#isWanted) return false;
-    if (this.#clock.monotonic() >= this.#freshAt + restMaxMs) return false;
+    const now = this.#clock.monotonic();
+    const restMaxMs = now < this.#seenAt + seenMs ? restSeenMaxMs : restUnseenMaxMs;
+    if (now >= this.#freshAt + restMaxMs) return false;
     return this.#log?.isBusy === true || this.#isBusy();
   }
 

@@ -5,7 +5,7 @@ import { eventOf } from "#millrace/engine/event-text.js";
 import { startFactsOf } from "#millrace/engine/nats/entry.js";
 import { renewalsOf } from "#millrace/engine/nats/leases.js";
 import type { StoredMessage, StreamName } from "#millrace/engine/nats/port.js";
-import { restMaxMs } from "#millrace/engine/nats/view-rest.js";
+import { restUnseenMaxMs } from "#millrace/engine/nats/view-rest.js";
 import { MemoryProjectionStore, ProjectionMemory } from "#millrace/engine/projection/memory.js";
 import { leadMs } from "#millrace/engine/projection/projection.js";
 import { recordId, type StoredRecord } from "#millrace/engine/record.js";
@@ -25,7 +25,7 @@ export class NatsStore implements SimulatedStore {
   readonly engine: Engine;
   readonly hasLateNotes = true;
   /** The next leader notices, and applies what is new when the view has rested. */
-  readonly takeoverMs = leadMs + leadMs / 3 + restMaxMs;
+  readonly takeoverMs = leadMs + leadMs / 3 + restUnseenMaxMs;
   readonly #wall: WallClock;
   readonly #ledger: HandlerLedger;
   readonly #server: SimulatedServer;
