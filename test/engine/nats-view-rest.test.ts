@@ -1,7 +1,7 @@
 // When the view on JetStream rests: while its process is busy, and never while somebody waits for it.
 import { FakeClock } from "millrace/testing";
 import { describe, expect, it } from "vitest";
-import { restSeenMaxMs, restUnseenMaxMs, ViewRest } from "#millrace/engine/nats/view-rest.js";
+import { gatheredMax, restSeenMaxMs, restUnseenMaxMs, ViewRest } from "#millrace/engine/nats/view-rest.js";
 
 /** A view whose process stores as many events as it is told. */
 function view() {
@@ -128,6 +128,17 @@ describe("a view whose process is busy", () => {
       await clock.advance(200);
       expect([look, unseen.isOver]).toEqual([look, true]);
     }
+  });
+
+  it("rests until many events have gathered, so that whoever asks then waits for no more", async () => {
+    const { clock, state, resting, beBusy } = view();
+    await beBusy();
+    const pause = resting(0);
+    state.perMs = gatheredMax / 1_000;
+    await clock.advance(900);
+    expect(pause.isOver).toBe(false);
+    await clock.advance(200);
+    expect(pause.isOver).toBe(true);
   });
 
   it("applies everything after that, before it rests again", async () => {

@@ -13,6 +13,9 @@ const lingerMs = 100;
 export const restSeenMaxMs = 5_000;
 export const restUnseenMaxMs = 10_000;
 
+/** How many events this process may store meanwhile: whoever asks then waits until all of them are applied. */
+export const gatheredMax = 300_000;
+
 /** How long after a look somebody may look again. */
 const seenMs = 60_000;
 
@@ -34,8 +37,9 @@ export class ViewRest {
   /** How many wait for the view, and whether somebody elsewhere does. */
   #waiters = 0;
   #isWanted = false;
-  /** When the view was last known to have everything, and when somebody last wanted it. */
+  /** When the view was last known to have everything, what this process had stored by then, and when somebody last wanted it. */
   #freshAt: number;
+  #freshStored: number;
   #seenAt = Number.NEGATIVE_INFINITY;
   #counted: { at: number; stored: number; isBusy: boolean };
   /** Where the log ended when it was last read, and whether it had grown fast until then. Nothing is known of it since. */
@@ -50,7 +54,8 @@ export class ViewRest {
     this.#clock = clock;
     this.#stored = stored;
     this.#freshAt = clock.monotonic();
-    this.#counted = { at: this.#freshAt, stored: stored(), isBusy: false };
+    this.#freshStored = stored();
+    this.#counted = { at: this.#freshAt, stored: this.#freshStored, isBusy: false };
   }
 
   /** Whether the view rests because many events are stored. */
@@ -102,6 +107,7 @@ export class ViewRest {
     this.#noteHead(last + behind);
     if (behind === 0) {
       this.#freshAt = this.#clock.monotonic();
+      this.#freshStored = this.#stored();
       this.#isWanted = false;
       await this.#pause(signal);
     }
@@ -124,6 +130,7 @@ export class ViewRest {
     const now = this.#clock.monotonic();
     const restMaxMs = now < this.#seenAt + seenMs ? restSeenMaxMs : restUnseenMaxMs;
     if (now >= this.#freshAt + restMaxMs) return false;
+    if (this.#stored() >= this.#freshStored + gatheredMax) return false;
     return this.#log?.isBusy === true || this.#isBusy();
   }
 
