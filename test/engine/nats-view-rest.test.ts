@@ -1,7 +1,12 @@
 // When the view on JetStream rests: while its process is busy, and never while somebody waits for it.
 import { FakeClock } from "millrace/testing";
 import { describe, expect, it } from "vitest";
-import { gatheredMax, restSeenMaxMs, restUnseenMaxMs, ViewRest } from "#millrace/engine/nats/view-rest.js";
+import {
+  gatheredMax,
+  restSeenMaxMs,
+  restUnseenMaxMs,
+  ViewRest,
+} from "#millrace/engine/nats/view-rest.js";
 
 /** A view whose process stores as many events as it is told. */
 function view() {
