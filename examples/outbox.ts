@@ -10,8 +10,10 @@ const shop = defineService("shop", {
 const db = new Database("shop.db");
 db.exec("CREATE TABLE orders (id TEXT PRIMARY KEY)");
 
-// The store knows nothing of shop.db; what is created in its transactions waits there in a table of Millrace's own.
-const service = await connect(shop, { url: "memory:", outbox: "file:shop.db" });
+// The store, such as nats://localhost:4222, knows nothing of shop.db; what is created in its transactions waits there in a
+// table of Millrace's own.
+const url = process.env.MILLRACE_URL ?? "memory:";
+const service = await connect(shop, { url, outbox: "file:shop.db" });
 service.jobs.sendReceipt.handle(({ payload }) => console.log(`the receipt of ${payload.orderId}`));
 await service.start();
 

@@ -15,6 +15,8 @@ export interface NatsOptions {
   readonly syncAlways?: boolean;
   /** How much the server may store in files; otherwise what the disk has. */
   readonly storeBytesMax?: number;
+  /** How many questions of the JetStream API may wait before the server drops all of them; otherwise 10,000. */
+  readonly questionsMax?: number;
   /** The JetStream domain that the server is in. */
   readonly domain?: string;
   /** More text for the configuration file, for instance users and their permissions. */
@@ -167,6 +169,8 @@ function configText(name: string, ports: Ports, data: string, options: NatsOptio
   const store = [`store_dir: ${JSON.stringify(data)}`];
   if (options.syncAlways) store.push("sync_interval: always");
   if (options.domain !== undefined) store.push(`domain: ${options.domain}`);
+  if (options.questionsMax !== undefined)
+    store.push(`request_queue_limit: ${options.questionsMax}`);
   if (options.storeBytesMax !== undefined) store.push(`max_file_store: ${options.storeBytesMax}`);
   return `server_name: ${name}
 listen: "127.0.0.1:${ports.client}"

@@ -1,5 +1,5 @@
 // A real PostgreSQL server for tests, benchmarks and play, also for root.
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { appendFile, chown, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -13,7 +13,7 @@ import {
 } from "./server-process.js";
 
 const password = "millrace";
-const ready = "database system is ready to accept connections";
+const ready = /database system is ready to accept (read.only )?connections/;
 
 /** Durable as in production, and nothing of it outside of the temporary folder. */
 const settings = [
@@ -31,30 +31,55 @@ const builtinLocale = ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"] 
 export class PostgresServer extends ServerProcess {
   /** The superuser's URL of the database `postgres`. */
   readonly url: string;
+  /** The folder of its data. */
+  readonly data: string;
 
   /** @internal Use `startPostgres`. */
   constructor(port: number, ...process: ConstructorParameters<typeof ServerProcess>) {
     super(...process);
     this.url = `postgres://postgres:${password}@127.0.0.1:${port}/postgres`;
+    this.data = dataIn(process[0].folder);
   }
 }
 
 /** Makes and starts a server; whoever asks stops it. */
-export async function startPostgres(): Promise<PostgresServer> {
+export function startPostgres(): Promise<PostgresServer> {
+  return startWith(makeCluster);
+}
+
+/** Makes and starts a standby of a server, which is down while it is copied; whoever asks stops it. */
+export function startStandby(primary: PostgresServer): Promise<PostgresServer> {
+  const { hostname, port } = new URL(primary.url);
+  const conninfo = `host=${hostname} port=${port} user=postgres password=${password}`;
+  return startWith(async (_, folder) => {
+    await primary.kill("SIGINT");
+    const copied = spawnSync("cp", ["-a", primary.data, dataIn(folder)], { encoding: "utf8" });
+    await primary.start();
+    if (copied.status !== 0) throw new Error(`The server could not be copied.\n${copied.stderr}`);
+    await appendFile(join(dataIn(folder), "postgresql.conf"), `primary_conninfo='${conninfo}'\n`);
+    await writeFile(join(dataIn(folder), "standby.signal"), "");
+  });
+}
+
+function dataIn(folder: string): string {
+  return join(folder, "data");
+}
+
+async function startWith(fill: typeof makeCluster): Promise<PostgresServer> {
   const place = await makePlace("postgres", "QUIT");
   try {
     const { folder } = place;
     const user = serverUser();
     if ("uid" in user) await chown(folder, Number(user.uid), Number(user.gid));
     const binaries = await postgresBinaries(folder);
-    await makeCluster(binaries, folder, user);
+    await fill(binaries, folder, user);
     const [port = 0] = await freePorts(1);
     const server = new PostgresServer(port, place, {
       name: "PostgreSQL",
       command: join(binaries.folder, "postgres"),
-      parameters: ["-D", join(folder, "data"), "-p", String(port)],
+      parameters: ["-D", dataIn(folder), "-p", String(port)],
       user,
-      isReady: (log) => log.includes(ready),
+      isReady: (log) => ready.test(log),
     });
     await server.start();
     return server;
@@ -76,7 +101,7 @@ async function makeCluster(
   const initdb = spawn(
     join(binaries.folder, "initdb"),
     [
-      `--pgdata=${join(folder, "data")}`,
+      `--pgdata=${dataIn(folder)}`,
       "--no-sync",
       "--username=postgres",
       `--pwfile=${passwordFile}`,
@@ -93,5 +118,5 @@ async function makeCluster(
   });
   const [code] = await once(initdb, "exit");
   if (code !== 0) throw new Error(`initdb failed.\n${log}`);
-  await appendFile(join(folder, "data", "postgresql.conf"), `${settings.join("\n")}\n`);
+  await appendFile(join(dataIn(folder), "postgresql.conf"), `${settings.join("\n")}\n`);
 }

@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { freshStoreUrl } from "./support/nats.js";
 
 const examples = fileURLToPath(new URL("../examples/", import.meta.url));
 const main = fileURLToPath(new URL("../dist/cli/main.js", import.meta.url));
@@ -22,23 +23,29 @@ interface Program {
   }>;
 }
 
-/** Runs an example as it is. */
-function start(name: string): Promise<Program> {
-  return startNode("--import", import.meta.resolve("tsx"), join(examples, name));
+/** Runs an example as it is, with more in its environment if that is given. */
+function start(name: string, environment: Environment = {}): Promise<Program> {
+  return startNode(["--import", import.meta.resolve("tsx"), join(examples, name)], environment);
 }
+
+type Environment = { readonly [name: string]: string };
 
 /** Runs the shop as `npm start` does, at a free port. */
 function startShop(...options: readonly string[]): Promise<Program> {
   const shop = join(examples, "shop", "service.ts");
-  return startNode(main, "dev", shop, "--bind", "127.0.0.1:0", ...options);
+  return startNode([main, "dev", shop, "--bind", "127.0.0.1:0", ...options]);
 }
 
-async function startNode(...words: readonly string[]): Promise<Program> {
+async function startNode(
+  words: readonly string[],
+  environment: Environment = {},
+): Promise<Program> {
   const folder = await mkdtemp(join(tmpdir(), "millrace-example-"));
   onTestFinished(() => rm(folder, { recursive: true, force: true }));
   const child = spawn(process.execPath, [...words], {
     cwd: folder,
     stdio: ["ignore", "pipe", "pipe"],
+    env: { ...process.env, ...environment },
   });
   onTestFinished(() => {
     child.kill("SIGKILL");
@@ -168,6 +175,12 @@ describe("the example", () => {
     const program = await start(name);
     expect(await program.ended).toEqual({ code: 0, out: `${lines.join("\n")}\n`, err: "" });
   });
+});
+
+it("the example outbox.ts gives its jobs to JetStream, if it is told where that is", async () => {
+  const program = await start("outbox.ts", { MILLRACE_URL: await freshStoreUrl() });
+  const out = `${outputs["outbox.ts"]?.join("\n")}\n`;
+  expect(await program.ended).toEqual({ code: 0, out, err: "" });
 });
 
 describe("the shop", () => {

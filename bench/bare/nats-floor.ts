@@ -15,14 +15,20 @@ import { concurrentCallers } from "../sizes.js";
 import { now, ratePerSecond } from "../statistics.js";
 import { inFreshStore } from "../stores.js";
 
-/** How many jobs are taken at once, and how many such takings are under way. */
-const takenAtOnce = 500;
+/** How many jobs are taken at once, as many as a batch may hold, and how many such takings are under way. */
+const takenAtOnce = 1_000;
 const takersAtOnce = 2;
 const lane = { service: "bench", queue: "plain", type: "plain", typeVersion: 1 } as const;
 const consumer = "floor";
 const ackWaitMs = 30_000;
-/** What an event of Millrace says besides its payload takes about so many characters. */
-const padding = "x".repeat(300);
+/** What every event says of the job's context, in its body and again in headers. */
+const requestId = "01M7QSD2SWWKQKZS58YHE1SJVD";
+const traceId = "0d4681a9a7fd7bde01096bc356d09fe9";
+const traceparent = `00-${traceId}-e807cbff8286df3a-01`;
+const headers = { "request-id": requestId, traceparent };
+const context = { requestId, traceId, traceparent };
+/** What makes an id as long as those that are made for jobs. */
+const idPrefix = "01M7QSD2SWWKQKZS58";
 
 interface Floor {
   readonly port: JetStreamPort;
@@ -71,15 +77,38 @@ async function fill(floor: Floor, from: number, to: number): Promise<void> {
 async function fillOnce({ subjects, store }: Floor, from: number, to: number): Promise<void> {
   const messages: OutgoingMessage[] = [];
   for (let number = from; number < to; number += 1) {
-    const id = `job-${number}`;
+    const id = `${idPrefix}${String(number).padStart(8, "0")}`;
     messages.push({
       subject: `${subjects.prefix}.jobs.bench.plain.${id}.created.plain.v1-normal`,
-      body: JSON.stringify({ payload: payloadOf(number), padding }),
-      headers: {},
+      body: bodyOf("created", id, { payload: payloadOf(number), ...creation }),
+      headers,
       expect: { filter: subjects.jobFilter("bench", id), seq: 0 },
     });
   }
   await store(messages);
+}
+
+const creation = {
+  typeVersion: 1,
+  queue: "plain",
+  maxTries: 5,
+  priority: 0,
+  tags: [],
+  blockers: [],
+};
+
+/** An event as long as Millrace's own is. */
+function bodyOf(name: string, jobId: string, more: Readonly<Record<string, unknown>>): string {
+  const names = { name, id: requestId, jobId, service: "bench", type: "plain" };
+  const place = { version: 2, run: 1, tries: 1, state: name, previousState: "pending" };
+  return JSON.stringify({
+    ...names,
+    ...place,
+    at: 1_795_020_983_107,
+    actor: "worker:vm-4420-92bace",
+    context,
+    ...more,
+  });
 }
 
 async function drain(floor: Floor, count: number): Promise<void> {
@@ -101,8 +130,8 @@ async function takeOnce({ port, subjects, store }: Floor): Promise<number> {
       const id = subject.split(".")[4] as string;
       return {
         subject: `${subjects.prefix}.jobs.bench.plain.${id}.${name}`,
-        body: JSON.stringify({ name, padding }),
-        headers: {},
+        body: bodyOf(name, id, { token: 1, worker: "worker-4420-92bace" }),
+        headers,
         expect: { filter: subjects.jobFilter("bench", id), seq: seqs[index] as number },
       };
     });
@@ -139,7 +168,12 @@ function withFloor(bench: Bench, work: (floor: Floor) => Promise<number>): Promi
 }
 
 function storeOf({ engine }: Bench, port: JetStreamPort): Floor["store"] {
-  if (engine === "nats-always") return (messages) => port.publishTogether(messages);
+  if (engine === "nats-always")
+    return async (messages) => {
+      const stored = await port.publishTogether(messages);
+      if (stored === null) throw new Error("The server did not take the messages as a batch.");
+      return stored;
+    };
   return async (messages) => {
     const each = await port.publishEach(messages);
     return each.map((publication) => {

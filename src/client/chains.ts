@@ -20,7 +20,7 @@ import { type AsyncResult, attempt, refusal } from "./async-result.js";
 import type { BlockerInputs } from "./blockers.js";
 import { ChainRef } from "./chain-ref.js";
 import type { Client } from "./client.js";
-import { type CommandOutcome, commandMany } from "./commands.js";
+import { commandMany, type EachOutcome } from "./commands.js";
 import type { CreateOptions } from "./create-options.js";
 import { CommandRefused, chainNotFound, type InvalidOption, type JobNotFound } from "./errors.js";
 import { type CreateFailure, JobCreator } from "./job-creator.js";
@@ -229,7 +229,7 @@ async function removeJobs(
   { runtime }: Client,
   rows: readonly JobRow[],
   { reason, force }: Required<DeleteChainOptions>,
-): Promise<number | CommandRefused | StoreBusy> {
+): Promise<number | CommandRefused | StoreError> {
   const current = currentRow(rows);
   if (current === undefined) return 0;
   const origin = () => ({ eventId: runtime.ids.eventId(), actor: actorOf(runtime) }) as const;
@@ -243,7 +243,7 @@ async function removeJobs(
   for (const ids of [[current.id], others]) {
     for (const [index, outcome] of (await commandMany(runtime, ids, remove)).entries()) {
       if (outcome.ok) removed++;
-      else if (outcome.rejection.reason !== "not_found")
+      else if ("fault" in outcome || outcome.rejection.reason !== "not_found")
         return notRemoved(runtime.engine, ids[index] ?? "", outcome);
     }
   }
@@ -253,8 +253,10 @@ async function removeJobs(
 function notRemoved(
   { url }: Engine,
   id: string,
-  { job, rejection }: Extract<CommandOutcome, { readonly ok: false }>,
-): CommandRefused | StoreBusy {
+  outcome: Extract<EachOutcome, { readonly ok: false }>,
+): CommandRefused | StoreError {
+  if ("fault" in outcome) return outcome.fault;
+  const { job, rejection } = outcome;
   if (job === null) return new StoreBusy({ url, message: rejection.message });
   const { state } = job;
   const message = `Job ${id} of the chain is ${state}; cancel it first, or delete the chain with force.`;

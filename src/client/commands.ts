@@ -8,7 +8,7 @@ import type { JobEvent } from "../core/event.js";
 import { evolve } from "../core/evolve.js";
 import type { Job } from "../core/job.js";
 import { batchMax } from "../engine/engine.js";
-import { StoreBusy } from "../engine/errors.js";
+import { StoreBusy, type StoreError } from "../engine/errors.js";
 import type { Runtime } from "./runtime.js";
 
 /** How often a command is decided before it gives way to whoever keeps changing the job. */
@@ -31,6 +31,9 @@ export type CommandOutcome =
   | { readonly ok: true; readonly job: Job; readonly event: JobEvent }
   | { readonly ok: false; readonly rejection: Rejection | Contended; readonly job: Job | null };
 
+/** What became of one of several commands. The store may fail at the event of one job, and take those of the others. */
+export type EachOutcome = CommandOutcome | { readonly ok: false; readonly fault: StoreError };
+
 /** How commands are carried out. */
 export interface CommandOptions {
   /** How often a command is decided at most; `commandTriesMax` by default. */
@@ -44,18 +47,22 @@ export async function command(
   make: (job: Job) => Command,
   options?: CommandOptions,
 ): Promise<CommandOutcome> {
-  const [outcome] = await commandMany(runtime, [id], make, options);
-  return outcome ?? notFound;
+  const [outcome = notFound] = await commandMany(runtime, [id], make, options);
+  if ("fault" in outcome) throw outcome.fault;
+  return outcome;
 }
 
-/** Gives each of several jobs a command; outcomes come in the order of the ids. */
+/**
+ * Gives each of several jobs a command; outcomes come in the order of the ids. A fault of the store at one of them is its
+ * outcome, one that concerns them all is thrown.
+ */
 export async function commandMany(
   runtime: Runtime,
   ids: readonly string[],
   make: (job: Job) => Command,
   options?: CommandOptions,
-): Promise<readonly CommandOutcome[]> {
-  const outcomes = new Map<string, CommandOutcome>();
+): Promise<readonly EachOutcome[]> {
+  const outcomes = new Map<string, EachOutcome>();
   const locked = new Map<string, Lock>();
   const unique = [...new Set(ids)];
   for (let start = 0; start < unique.length; start += batchMax) {
@@ -68,9 +75,15 @@ export async function commandMany(
   return ids.map((id) => outcomes.get(id) ?? contended(id, locked.get(id)?.job));
 }
 
+/** The first fault of the store among outcomes, if there is one. */
+export function firstFault(outcomes: readonly EachOutcome[]): StoreError | undefined {
+  for (const outcome of outcomes) if ("fault" in outcome) return outcome.fault;
+  return undefined;
+}
+
 /** What has become of commands so far. */
 interface Progress {
-  readonly outcomes: Map<string, CommandOutcome>;
+  readonly outcomes: Map<string, EachOutcome>;
   /** The jobs that were locked the last time. */
   readonly locked: Map<string, Lock>;
 }
@@ -116,7 +129,12 @@ async function commandOnce(
       outcomes.set(job.id, { ok: true, job: evolve(job, event).job ?? job, event });
       continue;
     }
-    const isLocked = answer?.outcome === "faulted" && answer.error instanceof StoreBusy;
+    const fault = answer?.outcome === "faulted" ? answer.error : undefined;
+    const isLocked = fault instanceof StoreBusy;
+    if (fault !== undefined && !isLocked) {
+      outcomes.set(job.id, { ok: false, fault });
+      continue;
+    }
     const times = isLocked ? (locked.get(job.id)?.times ?? 0) + 1 : 0;
     if (isLocked) locked.set(job.id, { job, times });
     else locked.delete(job.id);

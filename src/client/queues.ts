@@ -9,7 +9,7 @@ import { type QueueSettings, recordId } from "../engine/record.js";
 import { type AsyncResult, attempt, refusal } from "./async-result.js";
 import { type AuditAction, type AuditedChange, leaveAuditEvent } from "./audit.js";
 import type { Client } from "./client.js";
-import { commandMany } from "./commands.js";
+import { commandMany, firstFault } from "./commands.js";
 import { InvalidOption, QueueExists } from "./errors.js";
 import { optionsProblem, whole, yesOrNoProblem } from "./option-checks.js";
 import { given, type KeyAsk, keyProblem, keyRow } from "./reads.js";
@@ -182,6 +182,8 @@ export class Keys {
         const details = { released };
         await leaveAuditEvent(runtime, { action: "key.release", target: hash, service, details });
       }
+      const fault = firstFault(outcomes);
+      if (fault !== undefined) throw fault;
       return Result.ok(released);
     });
   }

@@ -7,6 +7,7 @@ import { canonicalHash, canonicalJson, type Json } from "../core/json.js";
 import { type Backoff, retryDelayMs } from "../core/retry.js";
 import type { JobManifest, Manifest } from "./manifest.js";
 import { narrowings } from "./schema-diff.js";
+import { retentionDefaults } from "./settings.js";
 
 /** One field of a contract that is not what it was. */
 export interface ContractChange {
@@ -124,7 +125,11 @@ export function contractDiff(before: Manifest, after: Manifest): ContractDiff {
     changes.push(...(next === undefined ? [removed(name, job)] : jobChanges(name, job, next)));
   }
   for (const [name, job] of has) if (!had.has(name)) changes.push(added(name, job));
-  changes.push(...scheduleChanges(before, after), ...encryptionChanges(before, after));
+  changes.push(
+    ...retentionChanges(before, after),
+    ...scheduleChanges(before, after),
+    ...encryptionChanges(before, after),
+  );
   const unseen = [...has].flatMap(([name, job]) => unseenSchemas(name, had.get(name), job));
   return { changes, migration: migrationName(changes), unseen };
 }
@@ -138,6 +143,20 @@ export function brokenDiff(
   const values = { path: "manifest", before: signature, after: after.signature };
   const changes = [{ ...values, kind: "migration", sentence } as const];
   return { changes, migration: migrationName(changes), unseen: [] };
+}
+
+/** What the service says of retention is the rule of all types that no contract names. */
+function retentionChanges(before: Manifest, after: Manifest): readonly ContractChange[] {
+  const [had, has] = [before, after].map(({ retention }) =>
+    leavesOf({ retention: { ...retentionDefaults, ...retention } }),
+  ) as [Map<string, Json>, Map<string, Json>];
+  return [...new Set([...had.keys(), ...has.keys()])].flatMap((path) => {
+    const { judge } = rules[path] ?? unknownRule;
+    return change("other types", path, had.get(path), has.get(path), judge).map((changed) => ({
+      ...changed,
+      path,
+    }));
+  });
 }
 
 /** Schedules start new work only, so that a change of them hurts none that waits. */

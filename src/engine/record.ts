@@ -69,8 +69,11 @@ export const recordId = {
   auditEvents: (service?: string) => (service === undefined ? "audit/" : `audit/${service}/`),
   /** Stands for all blockers of a store, where it is locked to look for circles of them. */
   circles: "circles/_store",
+  /** How far deletions of a service are forgotten, on a store whose log is followed by views. */
+  forgotten: (service: string) => `forgotten/${service}`,
   /** How far a reader of the feed has come. */
   cursor: (service: string, name: string) => `cursor/${service}/${name}`,
+  cursors: "cursor/",
 } as const;
 
 /** The owner of a record, which comes second in its id. */

@@ -3,12 +3,12 @@
  * or of whoever completed their chain, had locked them. Once the lock is gone the job is cancelled like any other, or has ended by itself.
  */
 import { cancelRequestsOf, removeCancelRequests } from "../client/cancel-requests.js";
-import { commandMany } from "../client/commands.js";
+import { commandMany, firstFault } from "../client/commands.js";
 import { isEnded } from "../core/job.js";
 import { type DutyRound, dutyBatchMax } from "./duty.js";
 
 /** Gives the cancel again to the jobs that it was left for, and removes the requests that are done with. */
-export async function honourCancels({ runtime, mayGoOn }: DutyRound): Promise<void> {
+export async function honourCancels({ runtime, mayGoOn, onFault }: DutyRound): Promise<void> {
   // Only who shares transactions with its store can lock a job in one.
   if (!runtime.engine.capabilities.transactions) return;
   const requests = await cancelRequestsOf(runtime, dutyBatchMax);
@@ -35,9 +35,12 @@ export async function honourCancels({ runtime, mayGoOn }: DutyRound): Promise<vo
   const waiting = new Set(
     open.filter((_, index) => {
       const outcome = outcomes[index];
-      return outcome?.ok === false && outcome.rejection.reason === "contended";
+      if (outcome === undefined || outcome.ok) return false;
+      return "fault" in outcome || outcome.rejection.reason === "contended";
     }),
   );
+  const fault = firstFault(outcomes);
+  if (fault !== undefined) onFault(fault);
   await removeCancelRequests(
     runtime,
     requests.filter((request) => !waiting.has(request)),

@@ -3,11 +3,12 @@
  * while there are more. What was found is a hint and the append decides, so that two keepers
  * at work at once do no harm.
  */
-import { commandMany } from "../client/commands.js";
+import { commandMany, firstFault } from "../client/commands.js";
 import type { Runtime } from "../client/runtime.js";
 import type { Command, Origin } from "../core/command.js";
 import type { Job } from "../core/job.js";
 import type { DueAsk, DueJob } from "../engine/engine.js";
+import type { StoreError } from "../engine/errors.js";
 
 /** How many jobs a duty takes at once, and how often it does so in one round. */
 export const dutyBatchMax = 500;
@@ -18,6 +19,8 @@ export interface DutyRound {
   readonly runtime: Runtime;
   /** Whether the keeper may still act: it leads and was not stopped. */
   readonly mayGoOn: () => boolean;
+  /** Hears of a fault that kept some jobs from what they were due for, while others went on. */
+  readonly onFault: (fault: StoreError) => void;
 }
 
 /** How much of a duty a round did, and whether it left some for the next. */
@@ -28,28 +31,39 @@ export interface DutyDone {
 
 /** Gives every due job the command that `make` makes for it, in bounded batches. */
 export async function tend(
-  { runtime, mayGoOn }: DutyRound,
+  round: DutyRound,
   ask: DueAsk,
   make: (job: Job, due: DueJob, origin: Origin) => Command,
 ): Promise<DutyDone> {
+  const { runtime, mayGoOn } = round;
   let changed = 0;
+  // Jobs that did not take their command are passed over until the next round, so that they are in nobody's way.
+  const passed = new Set<string>();
   for (let batches = 0; batches < dutyBatchesMax && mayGoOn(); batches++) {
-    const found = await runtime.engine.due(ask, dutyBatchMax);
+    const due = await runtime.engine.due(ask, dutyBatchMax + passed.size);
+    const found = due.filter(({ id }) => !passed.has(id));
     if (found.length === 0 || !mayGoOn()) return { changed, isFull: false };
-    const changedNow = await giveCommands(runtime, found, make);
-    changed += changedNow;
-    // Jobs that have moved on meanwhile are looked for again in the next round.
-    if (found.length < dutyBatchMax || changedNow === 0) return { changed, isFull: false };
+    let isFailing = false;
+    const onFault: DutyRound["onFault"] = (fault) => {
+      isFailing = true;
+      round.onFault(fault);
+    };
+    const took = await giveCommands({ runtime, onFault }, found, make);
+    changed += took.size;
+    // A store that takes nothing is left alone until the next round.
+    if (isFailing && took.size === 0) return { changed, isFull: false };
+    for (const { id } of found) if (!took.has(id)) passed.add(id);
+    if (found.length < dutyBatchMax) return { changed, isFull: false };
   }
-  return { changed, isFull: mayGoOn() };
+  return { changed, isFull: changed > 0 && mayGoOn() };
 }
 
-/** Gives each of the jobs that were found the command that `make` makes for it, once. Gives how many took it. */
+/** Gives each of the jobs that were found the command that `make` makes for it, once. Gives those that took it, by id. */
 export async function giveCommands(
-  runtime: Runtime,
+  { runtime, onFault }: Pick<DutyRound, "runtime" | "onFault">,
   found: readonly DueJob[],
   make: (job: Job, due: DueJob, origin: Origin) => Command,
-): Promise<number> {
+): Promise<ReadonlySet<string>> {
   const dueById = new Map(found.map((due) => [due.id, due]));
   const outcomes = await commandMany(
     runtime,
@@ -63,5 +77,7 @@ export async function giveCommands(
     },
     { triesMax: 1 },
   );
-  return outcomes.filter((outcome) => outcome.ok).length;
+  const fault = firstFault(outcomes);
+  if (fault !== undefined) onFault(fault);
+  return new Set([...dueById.keys()].filter((_, place) => outcomes[place]?.ok));
 }

@@ -242,8 +242,10 @@ export class EndHooks {
     });
   }
 
-  /** Another process that has stored a place leads now. */
+  /** Another process that has stored a place leads now, unless it was a store that was restored elsewhere. */
   async #store(): Promise<void> {
-    if (!(await this.#place.store(this.#doneUntil()))) this.#pause();
+    if (await this.#place.store(this.#doneUntil())) return;
+    this.#pause();
+    if (this.#leadership.isHeld) this.#begin();
   }
 }

@@ -4,6 +4,7 @@
 import type { Runtime } from "../client/runtime.js";
 import type { Clock } from "../engine/clock.js";
 import type { FeedItem } from "../engine/engine.js";
+import { InvalidCursor } from "../engine/errors.js";
 
 /** How long it waits when the feed fails. */
 const faultMs = 1_000;
@@ -20,7 +21,10 @@ export interface FeedFollower {
   readonly onFault: (error: unknown) => void;
 }
 
-/** Follows until the signal is aborted. After a fault it goes on with the item that it was at. */
+/**
+ * Follows until the signal is aborted. After a fault it goes on with the item that it was at, or, where a store that was restored
+ * elsewhere does not know that any more, with the place that it is given anew.
+ */
 export async function followFeed(follower: FeedFollower): Promise<void> {
   const { runtime, signal, from, onFault } = follower;
   const { engine, clock } = runtime;
@@ -35,6 +39,7 @@ export async function followFeed(follower: FeedFollower): Promise<void> {
       }
     } catch (error) {
       if (signal.aborted) return;
+      if (InvalidCursor.is(error)) place = undefined;
       onFault(error);
     }
     await pause(clock, faultMs, signal);

@@ -11,6 +11,7 @@ import { honourCancels } from "./canceller.js";
 import type { DutyDone, DutyRound } from "./duty.js";
 import { EndHooks } from "./end-hooks.js";
 import { hooksDone } from "./feed-place.js";
+import { isFit } from "./fitness.js";
 import { expireOverdue } from "./janitor.js";
 import { Leadership } from "./leadership.js";
 import {
@@ -58,6 +59,9 @@ export const keeperDefaults: Required<KeeperTimings> = {
  */
 const pruneFirstMs = 15_000;
 
+/** After how many rounds in a row that failed, where others could do better, a leader gives way. */
+const unfitRoundsMax = 3;
+
 /** How many times as long as a look for blocked jobs took the keeper waits before the next. */
 const resolvePauseShare = 5;
 
@@ -94,7 +98,9 @@ class ServiceKeeper implements Keeper {
   readonly #scheduler: Scheduler;
   readonly #webhooks: WebhookDuty;
   #isStopped = false;
-  #isFailing = false;
+  #unfitRounds = 0;
+  /** What has gone wrong since all went well; each kind of it is told once. */
+  readonly #told = new Set<string>();
   #pruneAt = Number.POSITIVE_INFINITY;
   #callOff: (() => void) | undefined;
   #callOffResolve: (() => void) | undefined;
@@ -116,7 +122,9 @@ class ServiceKeeper implements Keeper {
       renewMs,
       record: recordId.keeper(runtime.service),
       does: "keeps the service",
+      isFit: () => isFit(runtime),
       onGained: () => {
+        this.#unfitRounds = 0;
         this.#pruneAt = runtime.clock.monotonic() + Math.min(pruneFirstMs, this.#timings.pruneMs);
         this.#schedule(0);
         this.#tickets.start();
@@ -152,7 +160,7 @@ class ServiceKeeper implements Keeper {
   }
 
   tick(): Promise<void> {
-    const round = { runtime: this.#runtime, mayGoOn: () => true };
+    const round = { runtime: this.#runtime, mayGoOn: () => true, onFault: this.#onFault };
     return this.#oneAtATime(async () => {
       await this.#endHooks.round();
       await this.#scheduler.fire(round);
@@ -200,7 +208,7 @@ class ServiceKeeper implements Keeper {
     if (!this.#mayGoOn()) return;
     const startedAt = clock.monotonic();
     try {
-      await resolve({ runtime: this.#runtime, mayGoOn: () => this.#mayGoOn() });
+      await resolve({ runtime: this.#runtime, mayGoOn: this.#mayGoOn, onFault: this.#onFault });
     } catch (error) {
       // The next round of all duties tries again, and says so if it fails, too.
       logger.warn({ error }, "The keeper could not look for blocked jobs.");
@@ -211,21 +219,48 @@ class ServiceKeeper implements Keeper {
 
   readonly #mayGoOn = () => !this.#isStopped && this.#leadership.isHeld;
 
+  /** Tells of jobs that the store fails at; they are found again in the next round. */
+  readonly #onFault = (fault: unknown) =>
+    this.#tell(fault, "The keeper could not move on every job that was due; it keeps trying.");
+
+  #tell(error: unknown, message: string): void {
+    const kind = `${error instanceof Error ? error.name : ""} ${message}`;
+    if (!this.#told.has(kind)) this.#runtime.logger.error({ error }, message);
+    this.#told.add(kind);
+  }
+
   /** One round as the leader. Who leads no longer stops here, until leadership is gained again. */
   async #lead(): Promise<void> {
     const mayGoOn = this.#mayGoOn;
     if (!mayGoOn()) return;
-    const { clock, logger } = this.#runtime;
+    const { clock } = this.#runtime;
+    let isWell = true;
+    const onFault = (fault: unknown) => {
+      isWell = false;
+      this.#onFault(fault);
+    };
     try {
       const prunes = clock.monotonic() >= this.#pruneAt;
-      const done = await this.#duties({ runtime: this.#runtime, mayGoOn }, prunes);
+      const done = await this.#duties({ runtime: this.#runtime, mayGoOn, onFault }, prunes);
       if (prunes && !done.isFull) this.#pruneAt = clock.monotonic() + this.#timings.pruneMs;
-      this.#isFailing = false;
+      if (isWell) this.#told.clear();
+      this.#unfitRounds = 0;
     } catch (error) {
-      if (!this.#isFailing) logger.error({ error }, "The keeper failed; it keeps trying.");
-      this.#isFailing = true;
+      this.#tell(error, "The keeper failed; it keeps trying.");
+      await this.#giveWayIfUnfit();
     }
     this.#schedule(this.#timings.tickMs);
+  }
+
+  /** Whose view is away or does not catch up lets others try, whose views may be better. */
+  async #giveWayIfUnfit(): Promise<void> {
+    const { logger, instance } = this.#runtime;
+    const couldBeBetter = !(await isFit(this.#runtime).catch(() => true));
+    this.#unfitRounds = couldBeBetter ? this.#unfitRounds + 1 : 0;
+    if (this.#unfitRounds < unfitRoundsMax) return;
+    this.#unfitRounds = 0;
+    logger.warn({ instance }, "The keeper gives way to another process, whose view may be better.");
+    await this.#leadership.giveWay();
   }
 
   /** Gives what pruning left undone, so that it goes on in the next round. */

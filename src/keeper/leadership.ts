@@ -1,7 +1,8 @@
 /**
  * Leadership: one at a time, through a record that must be renewed.
  * A leader that cannot renew stops before its record runs out, on its own monotonic clock,
- * so that a slow one never acts beside its successor for long.
+ * so that a slow one never acts beside its successor for long. Who is not fit to lead lets others in first, and leads
+ * where none comes.
  */
 import type { Runtime } from "../client/runtime.js";
 import type { Json } from "../core/json.js";
@@ -16,6 +17,10 @@ const spreadMs = 250;
 /** The shortest wait between two looks at the record. */
 const waitMinMs = 50;
 
+/** For how many lives of the record one who is not fit leaves it to others, and how often it looks meanwhile. */
+const unfitShare = 2;
+const unfitLookMs = 500;
+
 /** What leadership is made of. */
 export interface LeadershipOptions {
   readonly runtime: Runtime;
@@ -24,6 +29,8 @@ export interface LeadershipOptions {
   /** The record that is held, and what its holder does, as in "keeps the service". */
   readonly record: string;
   readonly does: string;
+  /** Whether this process can do what the leader does; everybody can where nothing is given. */
+  readonly isFit?: () => Promise<boolean>;
   /** This process leads from now on. */
   readonly onGained: () => void;
 }
@@ -36,6 +43,8 @@ export class Leadership {
   #version = 0;
   #trustedUntil = Number.NEGATIVE_INFINITY;
   #isStopped = true;
+  /** Since when nobody leads, as far as this process has seen. */
+  #freeSince: number | null = null;
   #callOff: (() => void) | undefined;
   #step: Promise<void> = Promise.resolve();
 
@@ -61,6 +70,21 @@ export class Leadership {
     this.#isStopped = true;
     this.#callOff?.();
     await this.#step;
+    await this.#stepDown();
+  }
+
+  /** Lets others lead who can, and leads again where none does for a while. */
+  async giveWay(): Promise<void> {
+    this.#callOff?.();
+    await this.#step;
+    this.#callOff?.();
+    if (this.#isStopped) return;
+    await this.#stepDown();
+    this.#freeSince = this.#options.runtime.clock.monotonic();
+    this.#lookIn(unfitLookMs);
+  }
+
+  async #stepDown(): Promise<void> {
     this.#trustedUntil = Number.NEGATIVE_INFINITY;
     if (this.#version === 0) return;
     const { engine, logger } = this.#options.runtime;
@@ -73,13 +97,15 @@ export class Leadership {
   }
 
   #look(): Promise<void> {
-    this.#step = this.#renewOrStand().then((waitMs) => {
-      if (this.#isStopped) return;
-      this.#callOff = this.#options.runtime.clock.after(Math.max(waitMs, waitMinMs), () => {
-        void this.#look();
-      });
-    });
+    this.#step = this.#renewOrStand().then((waitMs) => this.#lookIn(waitMs));
     return this.#step;
+  }
+
+  #lookIn(waitMs: number): void {
+    if (this.#isStopped) return;
+    this.#callOff = this.#options.runtime.clock.after(Math.max(waitMs, waitMinMs), () => {
+      void this.#look();
+    });
   }
 
   /** Gives how long to wait before the next look. */
@@ -88,7 +114,11 @@ export class Leadership {
     try {
       if (this.#version === 0) {
         const [found] = await runtime.engine.records([this.#id]);
-        if (found) return this.#untilEnd(found.expiresAt);
+        if (found) {
+          this.#freeSince = null;
+          return this.#untilEnd(found.expiresAt);
+        }
+        if (!(await this.#mayStand())) return unfitLookMs;
       }
       return await this.#write();
     } catch (error) {
@@ -101,6 +131,15 @@ export class Leadership {
     }
   }
 
+  /** Whether this process is fit, or nobody has led for so long that nobody else seems to be. */
+  async #mayStand(): Promise<boolean> {
+    const { runtime, ttlMs, isFit } = this.#options;
+    const now = runtime.clock.monotonic();
+    this.#freeSince ??= now;
+    if (isFit === undefined || now >= this.#freeSince + unfitShare * ttlMs) return true;
+    return isFit();
+  }
+
   async #write(): Promise<number> {
     const { runtime, ttlMs, renewMs, does, onGained } = this.#options;
     const { engine, clock, instance, logger } = runtime;
@@ -110,6 +149,7 @@ export class Leadership {
     const [outcome] = await engine.swap([{ id: this.#id, expect: this.#version, body, expiresAt }]);
     if (outcome?.swapped) {
       const isNew = !this.isHeld;
+      this.#freeSince = null;
       this.#version = outcome.version;
       this.#trustedUntil = askedAt + ttlMs * trustShare;
       if (isNew && !this.#isStopped) {

@@ -2,6 +2,7 @@
  * The pruner: removes ended jobs that retention lets go, and forgets the traces of removed ones
  * once nobody can still need them.
  */
+import { readByAll } from "../client/webhooks/stored-webhook.js";
 import { definitionsOf, type ServiceContract } from "../contract/definition.js";
 import { retentionDefaults } from "../contract/settings.js";
 import { type EndedState, endedStates, isEnded } from "../core/job.js";
@@ -76,8 +77,8 @@ export async function prune(
     if (Number.isFinite(keepMs))
       parts.push(await removeEnded(round, retention, type, state, keepMs));
   }
-  if (round.mayGoOn())
-    await engine.prune(Math.min(engine.now() - tombstoneMs, retention.readUntil));
+  const readUntil = Math.min(retention.readUntil, await readByAll(engine));
+  if (round.mayGoOn()) await engine.prune(Math.min(engine.now() - tombstoneMs, readUntil));
   return sum(parts);
 }
 

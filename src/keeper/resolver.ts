@@ -33,19 +33,20 @@ export async function resolve(round: DutyRound): Promise<DutyDone> {
 
 type Resolution = (origin: Origin) => Command;
 
-async function resolveFound({ runtime }: DutyRound, found: readonly DueJob[]): Promise<number> {
-  const blockers = await runtime.engine.query("blockers", { ids: found.map(({ id }) => id) });
+async function resolveFound(round: DutyRound, found: readonly DueJob[]): Promise<number> {
+  const blockers = await round.runtime.engine.query("blockers", { ids: found.map(({ id }) => id) });
   const resolutions = new Map<string, Resolution>();
   for (const [index, { id }] of found.entries()) {
     const resolution = resolutionOf(blockers[index] ?? []);
     if (resolution !== null) resolutions.set(id, resolution);
   }
   const resolved = found.filter(({ id }) => resolutions.has(id));
-  return giveCommands(runtime, resolved, (job, _due, origin) => {
+  const took = await giveCommands(round, resolved, (job, _due, origin) => {
     const resolution = resolutions.get(job.id);
     if (resolution === undefined) throw new Error(`Job ${job.id} was not resolved.`);
     return resolution(origin);
   });
+  return took.size;
 }
 
 /** What the states of its blockers mean for a job; `null` while it has to wait. */

@@ -21,6 +21,7 @@ import {
 import { cloudEvent } from "../core/cloud-event.js";
 import type { JobEvent } from "../core/event.js";
 import type { FeedItem } from "../engine/engine.js";
+import { InvalidCursor } from "../engine/errors.js";
 import { followFeed } from "./follow-feed.js";
 import { type HeldEvent, WebhookLine } from "./webhook-line.js";
 
@@ -29,6 +30,9 @@ export const failingMaxMs = 3 * 24 * 60 * 60 * 1_000;
 
 /** How often it is written down how far it has come, at most. */
 const rememberMs = 1_000;
+
+/** How often it is written down how far it has come in silence. */
+const silentRememberMs = 60_000;
 
 /** How long the feed has to be silent before everything from before that is known to be read. */
 const silenceMs = 5_000;
@@ -61,6 +65,8 @@ export class WebhookRunner {
   #version: number;
   #isHeldUp = false;
   #isDirty = false;
+  /** Up to when it was written down to have read. */
+  #storedUntil: number;
   #hasRoom = () => {};
   #callOffSend: (() => void) | undefined;
   #callOffRemember: (() => void) | undefined;
@@ -73,6 +79,7 @@ export class WebhookRunner {
     this.#options = options;
     this.#line = new WebhookLine(progress.cursor, progress.failingSince);
     this.#readUntil = progress.readUntil;
+    this.#storedUntil = progress.readUntil;
     this.#deliveries = progress.deliveries;
     this.#version = version;
     this.#heardAt = runtime.clock.monotonic();
@@ -90,6 +97,11 @@ export class WebhookRunner {
     if (first !== undefined) return Math.max(this.#readUntil, first.at - latenessMs);
     const isSilent = clock.monotonic() - this.#heardAt >= silenceMs;
     return isSilent ? engine.now() - silenceMs - latenessMs : this.#readUntil;
+  }
+
+  /** Writes down how far it has come in silence, for those who only know its record and forget nothing that is not read. */
+  tellSilence(): void {
+    if (this.readUntil >= this.#storedUntil + silentRememberMs) this.#rememberSoon();
   }
 
   /** Begins to follow the feed. */
@@ -120,6 +132,8 @@ export class WebhookRunner {
     this.#heardAt = runtime.clock.monotonic();
     const message = "A webhook lost the feed; it is read again.";
     runtime.logger.warn({ error, webhook: webhook.id }, message);
+    // A store that was restored elsewhere has the place in its record: whoever leads begins there.
+    if (InvalidCursor.is(error)) this.#stop.abort();
   }
 
   async #take(item: FeedItem): Promise<void> {
@@ -245,7 +259,10 @@ export class WebhookRunner {
     try {
       const write = progressWrite(service, webhook.id, progress, this.#version);
       const [outcome] = await engine.swap([write]);
-      if (outcome?.swapped) this.#version = outcome.version;
+      if (outcome?.swapped) {
+        this.#version = outcome.version;
+        this.#storedUntil = progress.readUntil;
+      }
       // Another process sends it, too, or it was removed: whoever leads looks again.
       else this.#stop.abort();
     } catch (error) {

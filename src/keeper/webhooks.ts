@@ -71,7 +71,10 @@ export class WebhookDuty {
   async #readUntil(placed: PlacedWebhook): Promise<number> {
     const { webhook, version } = placed;
     const running = this.#running.get(webhook.id);
-    if (running !== undefined) return running.runner.readUntil;
+    if (running !== undefined) {
+      running.runner.tellSilence();
+      return running.runner.readUntil;
+    }
     const found = await findProgress(this.#runtime, webhook.id);
     // It was removed just now.
     if (found === null) return Number.POSITIVE_INFINITY;

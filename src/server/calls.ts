@@ -11,6 +11,7 @@ import {
 } from "../client/option-checks.js";
 import { filterChecks, pageChecks } from "../client/reads.js";
 import type { JobState } from "../core/job.js";
+import { nameProblem } from "../core/names.js";
 import type { JobFilter } from "../engine/query.js";
 import { ValidationError } from "./errors.js";
 import { timeOf } from "./time-text.js";
@@ -78,7 +79,8 @@ const { state: _, ...checksWithoutState } = filterChecks;
 const deadChecks = { ...checksWithoutState, since: timeTextProblem, until: timeTextProblem };
 const named: OptionCheck = (value) =>
   stringProblem(value) ?? (value === "" ? "It must not be empty." : null);
-const oneJob: InputRule = { needs: ["id"], checks: { id: named } };
+const idProblem: OptionCheck = (value) => stringProblem(value) ?? nameProblem("id", value);
+const oneJob: InputRule = { needs: ["id"], checks: { id: idProblem } };
 
 const rules: { readonly [Name in JobsCallName]: InputRule } = {
   Health: { needs: [], checks: {} },

@@ -46,14 +46,21 @@ export type ErrorWire =
   | { readonly type: "ValidationError"; readonly message: string; readonly field: string }
   | { readonly type: "UnavailableError"; readonly message: string };
 
+/** The most characters of a text in a failure: it may repeat what a caller sent, and has to fit into a message. */
+const textMax = 500;
+
+function cut(text: string): string {
+  return text.length <= textMax ? text : `${text.slice(0, textMax - 1)}…`;
+}
+
 /** A failure for the wire. */
 export function errorWire(error: AdminError): ErrorWire {
-  const { message } = error;
+  const message = cut(error.message);
   switch (error._tag) {
     case "NotFoundError":
-      return { type: error._tag, message, resource: error.resource, id: error.id };
+      return { type: error._tag, message, resource: error.resource, id: cut(error.id) };
     case "ValidationError":
-      return { type: error._tag, message, field: error.field };
+      return { type: error._tag, message, field: cut(error.field) };
     case "UnavailableError":
       return { type: error._tag, message };
   }

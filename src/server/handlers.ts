@@ -10,6 +10,7 @@ import type { Command, CommandOf } from "../core/command.js";
 import type { Actor, Job, JobState, LogEntry } from "../core/job.js";
 import { isStoreError } from "../engine/errors.js";
 import type { JobFilter, JobRow } from "../engine/query.js";
+import { recordId } from "../engine/record.js";
 import {
   checkInput,
   type DeadFilterInput,
@@ -22,6 +23,7 @@ import {
   type PageInput,
 } from "./calls.js";
 import { NotFoundError, UnavailableError, ValidationError } from "./errors.js";
+import type { Unfitted } from "./fitting.js";
 import { type HealthSource, health } from "./health.js";
 import { timeOf } from "./time-text.js";
 import {
@@ -41,12 +43,15 @@ const viewPauseMs = 20;
 /** What the calls are carried out with. */
 export type JobsBackend = HealthSource;
 
+/** The most services that are known by their contracts alone. */
+const servicesMax = 1_000;
+
 type Handlers = {
   readonly [Name in JobsCallName]: (
     backend: JobsBackend,
     input: JobsCalls[Name]["input"],
     actor: Actor,
-  ) => Promise<JobsCalls[Name]["output"]>;
+  ) => Promise<Unfitted<Name>>;
 };
 
 const handlers: Handlers = {
@@ -69,7 +74,7 @@ export async function carryOut<Name extends JobsCallName>(
   name: Name,
   input: unknown,
   actor: Actor,
-): Promise<JobsCalls[Name]["output"]> {
+): Promise<Unfitted<Name>> {
   checkInput(name, input);
   try {
     return await handlers[name](backend, input, actor);
@@ -83,9 +88,14 @@ async function listServices(
   { engine }: JobsBackend,
   { limit, offset = 0 }: PageInput,
 ): Promise<PageWire<ServiceWire>> {
-  const [counts, presences] = await Promise.all([engine.query("counts", {}), workerRows(engine)]);
+  const [counts, presences, contracts] = await Promise.all([
+    engine.query("counts", {}),
+    workerRows(engine),
+    engine.query("records", { prefix: recordId.contracts, limit: servicesMax }),
+  ]);
   const workers = workerWires(presences);
-  const names = new Set([...counts, ...workers].map(({ service }) => service));
+  const accepted = contracts.map(({ id }) => ({ service: id.slice(recordId.contracts.length) }));
+  const names = new Set([...counts, ...workers, ...accepted].map(({ service }) => service));
   const all = [...names].sort().map((name): ServiceWire => {
     const own = workers.filter(({ service }) => service === name);
     const jobs: { [State in JobState]?: number } = {};
@@ -101,27 +111,24 @@ async function listServices(
 async function list(
   { engine }: JobsBackend,
   { limit, offset = 0, ...filter }: FilterInput & PageInput,
-): Promise<PageWire<JobWire>> {
+): Promise<PageWire<JobWire | null>> {
   const page = await engine.query("jobs", { filter: storeFilter(filter), limit, offset });
   const loaded = await engine.load(page.entries.map(({ id }) => id));
-  const entries = page.entries.flatMap((row, index) => {
+  const { state } = filter;
+  // A job that was removed since, or has left the states that were asked for, is left out and counts as seen.
+  const entries = page.entries.map((row, index) => {
     const job = loaded[index]?.job;
-    return job ? [jobWire(job, { row })] : [];
+    return job && (state?.includes(job.state) ?? true) ? jobWire(job, { row }) : null;
   });
-  // A job that was removed since is left out, and counts as seen.
-  const nextOffset = offset + page.entries.length;
-  return { ...pageWire(entries, { count: page.count, offset, limit }), ...next(nextOffset, page) };
+  return pageWire(entries, { count: page.count, offset, limit });
 }
 
 function pageWire<Entry>(
   entries: readonly Entry[],
   { count, offset, limit }: { count: number; offset: number; limit: number },
 ): PageWire<Entry> {
-  return { entries, count, offset, limit, ...next(offset + entries.length, { count }) };
-}
-
-function next(nextOffset: number, { count }: { readonly count: number }) {
-  return nextOffset < count ? { nextOffset } : {};
+  const nextOffset = offset + entries.length;
+  return { entries, count, offset, limit, ...(nextOffset < count && { nextOffset }) };
 }
 
 function storeFilter({ since, until, ...rest }: DeadFilterInput | FilterInput): JobFilter {

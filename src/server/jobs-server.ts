@@ -120,9 +120,8 @@ export class JobsServer {
   }
 
   #refusal(thrown: unknown): Refusal {
-    const error = this.#told(thrown);
-    const body = JSON.stringify(errorWire(error));
-    return { code: codes[error._tag], description: error.message, body };
+    const wire = errorWire(this.#told(thrown));
+    return { code: codes[wire.type], description: wire.message, body: JSON.stringify(wire) };
   }
 
   /** What is not for callers is for the log. */

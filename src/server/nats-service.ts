@@ -2,7 +2,13 @@
  * A NATS service: endpoints that share their requests with other instances of the same name, and that anybody finds
  * by `$SRV.PING`, `$SRV.INFO` and `$SRV.STATS` (the protocol of NATS' ADR-32).
  */
-import { headers, type Msg, type NatsConnection, type Subscription } from "@nats-io/transport-node";
+import {
+  headers,
+  type Msg,
+  type MsgHdrs,
+  type NatsConnection,
+  type Subscription,
+} from "@nats-io/transport-node";
 import type { Clock } from "../engine/clock.js";
 
 /** The most requests that one instance works on at once; more are told to come again. */
@@ -78,7 +84,7 @@ export class NatsService {
       [`$SRV.${verb}`, `$SRV.${verb}.${name}`, `$SRV.${verb}.${name}.${id}`].map((subject) =>
         this.#connection.subscribe(subject, {
           callback: (error, request) => {
-            if (!error) request.respond(JSON.stringify(say()));
+            if (!error) this.#respond(request, JSON.stringify(say()));
           },
         }),
       ),
@@ -133,14 +139,22 @@ export class NatsService {
     stats.lastError = `${refused.code}:${refused.description}`;
   }
 
-  /** A connection that goes or has gone answers nobody. */
   #refuse(request: Msg, { code, description, body }: Refusal): void {
-    if (this.#connection.isClosed() || this.#connection.isDraining()) return;
     const told = headers();
     // A header is one line of printable characters.
     told.set("Nats-Service-Error", description.replaceAll(/[^\x20-\x7e]/g, "?"));
     told.set("Nats-Service-Error-Code", String(code));
-    request.respond(body, { headers: told });
+    this.#respond(request, body, told);
+  }
+
+  /**
+   * Answers, unless the connection goes or has gone, or the server takes no message as large. Whoever asked hears nothing then,
+   * and others go on to be served.
+   */
+  #respond(request: Msg, body: string, told?: MsgHdrs): void {
+    try {
+      request.respond(body, told && { headers: told });
+    } catch {}
   }
 
   #identity() {

@@ -2,7 +2,8 @@
  * Why a handler is asked to stop: the reason that its signal is aborted with.
  */
 import { TaggedError } from "better-result";
-import type { JobState } from "../core/job.js";
+import { JobAlreadyCompleted } from "../client/errors.js";
+import { isEnded, type Job, type JobState } from "../core/job.js";
 
 const sentences = {
   cancelled: "The job was cancelled.",
@@ -50,4 +51,13 @@ export function abortReasonOf(state: JobState): AbortReason {
     case "unreachable":
       return "taken_by_another_worker";
   }
+}
+
+/** What a handler is told of a job that is no longer its worker's, as it is stored now; `null` where it is gone. */
+export function lostJob(id: string, job: Job | null): JobAborted | JobAlreadyCompleted {
+  if (job === null) return jobAborted(id, "not_found");
+  const { state } = job;
+  if (!isEnded(state)) return jobAborted(id, "taken_by_another_worker");
+  const message = `Job ${id} was ended as ${state} by somebody else; what this handler gave does not count.`;
+  return new JobAlreadyCompleted({ id, state, message });
 }

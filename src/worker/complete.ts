@@ -9,15 +9,14 @@
 import { invalidBlocker } from "../client/blockers.js";
 import type { Client } from "../client/client.js";
 import { Continuation, continueWith, prepareContinuation } from "../client/continuation.js";
-import { InvalidResult, JobAlreadyCompleted } from "../client/errors.js";
+import { InvalidResult } from "../client/errors.js";
 import { functionProblem, optionProblem } from "../client/option-checks.js";
 import type { PreparedCreate } from "../client/prepare.js";
 import type { Runtime } from "../client/runtime.js";
 import { createChange } from "../client/submit.js";
 import type { SyncTransactionSource, TransactionSource } from "../client/transactions/source.js";
-import { isEnded } from "../core/job.js";
 import type { Change } from "../engine/engine.js";
-import { type AbortReason, jobAborted } from "./abort.js";
+import { jobAborted, lostJob } from "./abort.js";
 import type { CompleteStep } from "./active-job.js";
 import { conclude, type Outcome } from "./conclude.js";
 import type { Hold } from "./hold.js";
@@ -127,7 +126,8 @@ async function inTransaction(
     if (hold.notesUnderWay > 0) await parts.notes.quiet(hold);
     const outcome = outcomeInside(hold, completion, runtime);
     const tx = enlist(source, open.client);
-    const stored = await recorded(hold, parts, () => settleInside(hold, outcome, runtime, tx));
+    const settle = () => settleInside(hold, outcome, runtime, tx);
+    const stored = await phases.during(() => recorded(hold, parts, settle));
     if (stored === null) throw new LostInside(completion);
     await open.commit();
     return committed(hold, completion, stored, parts);
@@ -252,13 +252,8 @@ async function settled(hold: Hold, parts: CompleteParts, completion: Completion)
 
 /** Why the outcome did not count, in the words of the signal where it has some. */
 function refusal({ job: { id } }: Hold, fate: Exclude<Fate, { fate: "stored" }>): Error {
-  const aborted = (reason: AbortReason) => jobAborted(id, reason);
-  if (fate.fate === "dropped") return aborted("error");
+  if (fate.fate === "dropped") return jobAborted(id, "error");
   if (fate.fate === "refused")
     return invalidBlocker(id, fate.refusal.blockerId, fate.refusal.reason);
-  if (fate.job === null) return aborted("not_found");
-  const { state } = fate.job;
-  if (!isEnded(state)) return aborted("taken_by_another_worker");
-  const message = `Job ${id} was ended as ${state} by somebody else; what this handler gave does not count.`;
-  return new JobAlreadyCompleted({ id, state, message });
+  return lostJob(id, fate.job);
 }

@@ -2,7 +2,11 @@
  * A transaction that is begun now and ended later, made of a source that runs work from beginning to end.
  */
 import { callerTransaction } from "../client/transactions/recognise.js";
-import type { AsyncTransactionSource, TransactionSource } from "../client/transactions/source.js";
+import {
+  type AsyncTransactionSource,
+  abandonedTransaction,
+  type TransactionSource,
+} from "../client/transactions/source.js";
 import type { CallerTransaction } from "../engine/transaction.js";
 
 /** A transaction of a handler that stays open while it works. */
@@ -11,8 +15,8 @@ export interface OpenTransaction {
   readonly client: unknown;
   /** Resolves when everything is durable; rejects when it is not. */
   commit(): Promise<void>;
-  /** Undoes everything. */
-  rollback(): Promise<void>;
+  /** Undoes everything. An abandoned handler may still use its client, which nobody else may get then. */
+  rollback(isAbandoned?: boolean): Promise<void>;
 }
 
 /** What a source's work fails with to be rolled back. */
@@ -30,8 +34,8 @@ export function begin(source: AsyncTransactionSource<unknown>): Promise<OpenTran
               commit();
               return ended;
             },
-            rollback: async () => {
-              fail(rolledBack);
+            rollback: async (isAbandoned) => {
+              fail(isAbandoned ? abandonedTransaction : rolledBack);
               await ended.catch(() => {});
             },
           });

@@ -12,7 +12,7 @@ import type { TransactionSource } from "../client/transactions/source.js";
 import type { Engine } from "../engine/engine.js";
 import { TransactionRefused, transactionFailed } from "../engine/errors.js";
 import type { CallerTransaction } from "../engine/transaction.js";
-import { jobAborted } from "./abort.js";
+import { lostJob } from "./abort.js";
 import type { AnyPrepare, PrepareMode } from "./active-job.js";
 import type { Hold } from "./hold.js";
 import { ignorable } from "./notes.js";
@@ -25,15 +25,26 @@ export class Phases {
   readonly #hold: Hold;
   readonly #engine: Engine;
   readonly #source: TransactionSource<unknown> | undefined;
+  readonly #renew: () => Promise<void>;
   #mode: PrepareMode | undefined;
   #isAutomatic = false;
   /** The transaction of atomic mode, from the moment on when it is asked for. */
   #opening: Promise<OpenTransaction> | undefined;
+  /** What the store does in the transaction. One that ended under its hands would keep a part of it, statement by statement. */
+  #work: Promise<unknown> | undefined;
+  #isOver = false;
 
-  constructor(hold: Hold, engine: Engine, source: TransactionSource<unknown> | undefined) {
+  /** `renew` asks the store for the hold on the job, and tells its signal what the store says. */
+  constructor(
+    hold: Hold,
+    engine: Engine,
+    source: TransactionSource<unknown> | undefined,
+    renew: () => Promise<void>,
+  ) {
     this.#hold = hold;
     this.#engine = engine;
     this.#source = source;
+    this.#renew = renew;
   }
 
   /** What `job.prepare` gives. Throws once the handler has been set up without it. */
@@ -52,22 +63,32 @@ export class Phases {
   /** The transaction to complete the job in: the one that prepare opened, or a new one. Whoever takes it ends it. */
   async take(): Promise<OpenTransaction> {
     if (this.#opening !== undefined) return this.#opening;
-    if (this.#mode === "atomic" && !this.#isAutomatic) {
-      const { id } = this.#hold.job;
-      throw new Error(
-        `Job ${id}: the transaction that prepare opened is over; let the job be tried again.`,
-      );
-    }
+    if (this.#mode === "atomic" && !this.#isAutomatic) throw this.#over("that prepare opened");
     return this.#open(this.#mode === "atomic");
+  }
+
+  /** Lets the store work in the transaction that was taken, which nobody ends meanwhile. */
+  async during<Value>(work: () => Value | Promise<Value>): Promise<Value> {
+    if (this.#isOver) throw this.#over("of complete");
+    const given = Promise.resolve(work());
+    this.#work = given.catch(() => {});
+    return given;
+  }
+
+  #over(which: string): Error {
+    const { id } = this.#hold.job;
+    return new Error(`Job ${id}: the transaction ${which} is over; let the job be tried again.`);
   }
 
   /** Undoes what was not committed. */
   async #end(): Promise<void> {
     const opening = this.#opening;
     this.#opening = undefined;
+    this.#isOver = true;
     this.#hold.letGo = undefined;
     const open = await opening?.catch(() => undefined);
-    await open?.rollback();
+    await this.#work;
+    await open?.rollback(this.#hold.abandoned);
   }
 
   async #prepare(
@@ -108,6 +129,7 @@ export class Phases {
 
   /** Begins a transaction. One that is still open when the handler has returned or was abandoned is rolled back. */
   #open(locksLease: boolean): Promise<OpenTransaction> {
+    this.#isOver = false;
     this.#hold.letGo = () => this.#end();
     if (locksLease) this.#hold.locksLease = true;
     this.#opening = this.#begin(locksLease);
@@ -120,11 +142,19 @@ export class Phases {
     const open = await begin(source);
     try {
       if (!locksLease || (await this.#lockLease(source, open))) return open;
-      throw jobAborted(this.#hold.job.id, "taken_by_another_worker");
+      throw await this.#lost();
     } catch (error) {
       await open.rollback();
       throw error;
     }
+  }
+
+  /** Why the lease could not be locked, which the signal says, too. */
+  async #lost(): Promise<Error> {
+    const { id } = this.#hold.job;
+    await this.#renew();
+    const [loaded] = await this.#engine.load([id]);
+    return lostJob(id, loaded?.job ?? null);
   }
 
   #lockLease(source: TransactionSource<unknown>, { client }: OpenTransaction): Promise<boolean> {

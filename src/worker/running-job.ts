@@ -179,8 +179,10 @@ export class RunningJob implements ActiveJob<unknown> {
   }
 
   #ownPhases(): Phases {
-    const { transactions } = this.#parts;
-    this.#phases ??= new Phases(this.#hold, this.#runtime.engine, transactions);
+    const { transactions, leases } = this.#parts;
+    const hold = this.#hold;
+    const renew = () => leases.renew(hold);
+    this.#phases ??= new Phases(hold, this.#runtime.engine, transactions, renew);
     return this.#phases;
   }
 

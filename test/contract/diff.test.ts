@@ -6,6 +6,7 @@ import {
   type JobOptions,
   type Manifest,
   manifest,
+  type RetentionOptions,
   versions,
 } from "millrace";
 import { describe, expect, it } from "vitest";
@@ -173,6 +174,39 @@ describe("a change of", () => {
       jobs: [{ ...job, settings: { ...job.settings, sign: true } }],
     };
     expect(kinds(withOptions({}), strange)).toEqual(["migration jobs.send@1.sign"]);
+  });
+});
+
+describe("the service's own retention", () => {
+  const keeping = (retention?: RetentionOptions) =>
+    manifest(defineService("shop", {}, retention === undefined ? {} : { retention }));
+  const dayMs = 24 * 60 * 60 * 1_000;
+
+  it.for<[RetentionOptions | undefined, RetentionOptions | undefined]>([
+    [{ completed: 9 }, { completed: 8 }],
+    [undefined, { completed: 6 * dayMs }],
+    [{ completed: 8 * dayMs }, undefined],
+    [{ completed: Number.POSITIVE_INFINITY }, {}],
+  ])("from %j to %j is a migration, and back it is an update", ([before, after]) => {
+    expect(kinds(keeping(before), keeping(after))).toEqual(["migration retention.completed"]);
+    expect(kinds(keeping(after), keeping(before))).toEqual(["update retention.completed"]);
+  });
+
+  it("is the same where it says what holds anyway", () => {
+    expect(kinds(keeping(), keeping({ completed: 7 * dayMs }))).toEqual([]);
+  });
+
+  it("says whose jobs go, and has a name of its own", () => {
+    const { changes, migration } = contractDiff(keeping({ dead: 9 }), keeping({ dead: 8 }));
+    expect(changes[0]?.sentence).toBe(
+      "other types: retention.dead goes from 9 to 8: dead jobs are removed earlier, also those that have ended already.",
+    );
+    expect(migration).toMatch(/^[0-9a-f]{16}$/);
+  });
+
+  it("of a kind that this version does not know is a migration", () => {
+    const strange = { ...keeping(), retention: { resting: 5 } };
+    expect(kinds(keeping(), strange)).toEqual(["migration retention.resting"]);
   });
 });
 

@@ -1,5 +1,5 @@
-// The service of the crash test: quick, flaky, capped and keyed jobs with short leases, chains, and jobs that wait
-// for others.
+// The service of the crash test: quick, flaky, capped and keyed jobs with short leases, chains, jobs that wait
+// for others, and jobs that are carried out in a transaction of their handler's own where the store can take part in it.
 import { defineJob, defineService } from "millrace";
 import { z } from "zod";
 
@@ -52,6 +52,12 @@ export const contract = defineService("crash", {
     queue: { maxQueuedPerKey: 2, whenFull: "replace-oldest" },
   }),
   linked: defineJob({ ...free, continuations: steps }),
+  charge: defineJob({
+    ...free,
+    concurrency: 2,
+    result: z.object({ tries: z.number() }),
+    continuations: steps,
+  }),
   waits: defineJob({ ...free, blockers: { job: "flaky", chain: "linked" } }),
 });
 

@@ -7,13 +7,16 @@ import {
   type FeedItem,
   isEnded,
   isStoreError,
+  type JobEvent,
   openEngine,
 } from "millrace";
-import { expect } from "vitest";
+import { Pool } from "pg";
+import { expect, onTestFinished } from "vitest";
 import { boundJobs } from "#millrace/contract/definition.js";
 import { CallersLedger, groupsOf, HandlerLedger } from "../simulation/ledger.js";
 import { Random } from "../simulation/random.js";
 import { judge } from "../simulation/verdict.js";
+import { type BooksReport, booksOf, compareBooks, makeBooks } from "./books.js";
 import { startChild } from "./children.js";
 import { contract, keys, noWork } from "./contract.js";
 import { Fleet, type Killed } from "./fleet.js";
@@ -41,7 +44,7 @@ export interface CrashPlan {
   /** How many jobs each creator makes at least; it goes on as long as the trouble does. */
   readonly jobs: number;
   /** The faults of the store that the trouble excuses, so that callers may be told of them. */
-  readonly excused: readonly ("StoreUnavailable" | "StoreBusy")[];
+  readonly excused: readonly ("StoreUnavailable" | "StoreBusy" | "ConnectionLost")[];
   /** Goes wrong while jobs are created and run. */
   trouble(fleet: Fleet, random: Random): Promise<unknown>;
 }
@@ -61,6 +64,7 @@ export async function runCrash(plan: CrashPlan): Promise<CrashReport> {
   console.log(`The crash test runs with MILLRACE_CRASH_SEED=${seed}.`);
   const engine = await openEngine(url);
   const operator = await connect(contract, { engine, instance: "operator" });
+  const books = await openBooks(url);
   const feed = new FeedReader(engine, lastId);
   const fleet = new Fleet(plan.workers, url, folder);
   await fleet.ready();
@@ -83,35 +87,71 @@ export async function runCrash(plan: CrashPlan): Promise<CrashReport> {
 
   const items = await feed.all();
   const callers = callersLedger(folder, plan);
-  const violations = await judge({
+  const events = items.map(({ event }) => event);
+  const report = await books?.(events);
+  const judged = await judge({
     jobs: boundJobs(contract),
     engine,
-    events: items.map(({ event }) => event),
+    events,
     callers,
     handlers: handlersLedger(folder, fleet.killed),
   });
+  const violations = [...judged, ...(report?.problems ?? [])];
   const shown = violations.slice(0, violationsShownMax);
   expect(shown, `${violations.length} rules were broken`).toEqual([]);
-  expect(unproven(items, callers), "what has not happened in this run").toEqual([]);
+  expect(unproven(items, callers, report), "what has not happened in this run").toEqual([]);
   const middle = Math.floor(items.length / 2);
   const [live, again] = [items.slice(middle + 1), await feed.rereadFrom(middle)];
   expect(otherOrders(live, again), "jobs whose events were read in two orders").toEqual([]);
+  if (report !== undefined) tellOfBooks(report, folder);
   return { engine, fleet, acknowledged: callers.acknowledged.size };
+}
+
+/** Says what was done in transactions, and how many of the callers' met others and were run again. */
+function tellOfBooks({ counts: { created, completed, done } }: BooksReport, folder: string): void {
+  const lines = readLedger<CallerLine>(ledgerFile.callers(folder));
+  const again = lines.filter(({ line }) => line === "again").length;
+  console.log(
+    `In transactions ${created} jobs were created, ${completed} completed and ${done} carried out; ${again} were run again.`,
+  );
+}
+
+/** Makes the books of the callers' own, where there are some; gives the way to compare them with the log. */
+async function openBooks(
+  url: string,
+): Promise<((events: readonly JobEvent[]) => Promise<BooksReport>) | null> {
+  const table = booksOf(url);
+  if (table === null) return null;
+  const pool = new Pool({ connectionString: url, max: 1 });
+  pool.on("error", () => {});
+  onTestFinished(() => pool.end());
+  await makeBooks(pool, table);
+  return (events) => compareBooks(pool, table, events);
 }
 
 /** The job that is created when all others have ended. */
 const lastId = "the-last-one";
 
 /** What a run must have met, or it has proven nothing about it. */
-function unproven(items: readonly FeedItem[], callers: CallersLedger): readonly string[] {
+function unproven(
+  items: readonly FeedItem[],
+  callers: CallersLedger,
+  report: BooksReport | undefined,
+): readonly string[] {
   const events = items.map(({ event }) => event);
   const met = new Set(events.map(({ type, name }) => `${type} ${name}`));
   const last = events.filter(({ name, type }) => name === "created" && type !== "linked");
+  const { created = 1, completed = 1, done = 1 } = report?.counts ?? {};
   const isMet = {
     "a job went on after its blockers": met.has("waits unblocked"),
     "a job's blocker ended badly": met.has("waits unreachable"),
-    "a chain came to its last step": last.some((event) => "chainId" in event),
+    "a chain came to its last step": last.some(
+      (event) => "chainId" in event && event.chainId !== event.jobId,
+    ),
     "a create was repeated": callers.repetitions > 0,
+    "a job was created in a transaction of its caller's": created > 0,
+    "a chain was completed in a transaction of its caller's": completed > 0,
+    "a job was carried out in a transaction of its handler's": done > 0,
   };
   return Object.entries(isMet).flatMap(([what, isSo]) => (isSo ? [] : [what]));
 }

@@ -1,7 +1,7 @@
 // The creating process of the crash test: `creator.ts URL FOLDER JOBS SEED`. It creates jobs at an even pace, as many
-// as it is told and until it is sent a line; chains and jobs that wait for others are among them. It repeats some
+// as it is told, until it is sent a line and some of each kind are there; chains and jobs that wait for others are among them. It repeats some
 // creates, cancels and retries some jobs, releases blocked keys, and writes down what it was told: every error, too,
-// that is no answer to its wish.
+// that is no answer to its wish. Where the store can take part in transactions of its own, it works in those as well.
 import {
   CommandRefused,
   type CreateOptions,
@@ -13,6 +13,8 @@ import {
   StoreBusy,
 } from "millrace";
 import { Random } from "../simulation/random.js";
+import { Booker } from "./booker.js";
+import { booksOf } from "./books.js";
 import { contract, keys, noWork, plainTypes, triesMax, type Work } from "./contract.js";
 import { type CallerLine, faultOf, ledgerFile, openLedger } from "./lines.js";
 
@@ -20,6 +22,7 @@ const [, , url = "", folder = "", jobs = "0", seed = "0"] = process.argv;
 const write = openLedger<CallerLine>(ledgerFile.callers(folder));
 const random = new Random(Number(seed));
 const service = await connect(contract, { url, instance: "creator" });
+const table = booksOf(url);
 
 type Ref = JobRef<unknown, unknown>;
 
@@ -32,6 +35,12 @@ const roundsPerRelease = 30;
 /** How many of the newest jobs are given commands, because most of the others have ended. */
 const recentJobs = 40;
 const commandsPerRound = 2;
+
+/**
+ * How many families must be there whose blocker ends badly and takes the other with it, and how many others. Creates that meet a store
+ * without a leader are lost, and so rounds are added until enough have met one that has.
+ */
+const familiesMin = 4;
 
 /** How many rounds a create may be repeated after. */
 const repeatedRounds = 3;
@@ -49,18 +58,28 @@ const acknowledged: Ref[] = [];
 /** Jobs that others wait for. They are not run again: a job may go on that has seen the end of their first run. */
 const awaited = new Set<string>();
 
+/** How many families of each kind are there. */
+const families = { doomed: 0, other: 0 };
+
 let isEnough = false;
 process.stdin.once("data", () => {
   isEnough = true;
   process.stdin.destroy();
 });
 console.log("ready");
-for (let round = 0; !isEnough || round * jobsPerRound < Number(jobs); round++) {
+const booking =
+  table === null
+    ? undefined
+    : new Booker({ url, table, service, random: random.fork(), write, work: booked }).run(
+        () => isEnough,
+      );
+for (let round = 0; !isEnough || round * jobsPerRound < Number(jobs) || !hasFamilies(); round++) {
   const recent = acknowledged.slice(-recentJobs);
   await Promise.all([
     ...Array.from({ length: plainPerRound }, () => createPlain(recent)),
     createFamily(round),
     createRepeatable(round),
+    ...(table === null ? [] : [createCharge()]),
     ...Array.from({ length: recent.length > 0 ? commandsPerRound : 0 }, () =>
       command(random.pick(recent)),
     ),
@@ -68,6 +87,7 @@ for (let round = 0; !isEnough || round * jobsPerRound < Number(jobs); round++) {
   if (round % roundsPerRelease === 0) await releaseKeys();
   await new Promise((resolve) => setTimeout(resolve, roundMs)); // clock: creates are spread over the whole time of trouble
 }
+await booking;
 console.log("created");
 await service.stop();
 
@@ -109,7 +129,20 @@ async function createFamily(round: number): Promise<void> {
     job: { job: jobId, onBadEnd: badEnd() },
     chain: { chain: chainId, onBadEnd: badEnd() },
   };
-  judged("create of waits", id, await service.jobs.waits.create(work(0), { id, blockers }));
+  const isDoomed = fails === triesMax && blockers.job.onBadEnd === "unreachable";
+  const waits = await service.jobs.waits.create(work(0), { id, blockers });
+  if (judged("create of waits", id, waits)) families[isDoomed ? "doomed" : "other"] += 1;
+}
+
+function hasFamilies(): boolean {
+  return Math.min(families.doomed, families.other) >= familiesMin;
+}
+
+/** Creates a job that is carried out in a transaction of its handler's. */
+async function createCharge(): Promise<void> {
+  const id = freshId();
+  const created = await service.jobs.charge.create(booked(random), { id });
+  judged("create of charge", id, created);
 }
 
 /** Creates a job that this process, and others in the same rounds, create again and again. */
@@ -147,10 +180,18 @@ async function command(ref: Ref): Promise<void> {
   obeyed("cancel", ref.id, await ref.cancel("by hand", { force }));
 }
 
-/** Writes down what became of a command. That the job is in no state for it is an answer. */
+/**
+ * Writes down what became of a command. That the job is in no state for it is an answer, and so is that somebody has locked it
+ * in a transaction.
+ */
 function obeyed(call: string, id: string, told: Result<{ readonly state: JobState }, Error>): void {
   if (told.isOk()) write({ line: "told", id, state: told.value.state });
-  else if (!CommandRefused.is(told.error)) write(faultOf(call, told.error));
+  else if (CommandRefused.is(told.error)) return;
+  else if (table === null || !isLocked(told.error)) write(faultOf(call, told.error));
+}
+
+function isLocked(error: Error): boolean {
+  return StoreBusy.is(error) && error.message.includes("is locked by a transaction");
 }
 
 async function releaseKeys(): Promise<void> {
@@ -164,13 +205,18 @@ function freshId(): string {
   return `job-${random.whole(0, 2 ** 32)}-${acknowledged.length}`;
 }
 
-function work(fails: number): Work {
+/** The work of a job that is created in a transaction: now and then its first try fails. */
+function booked(random: Random): Work {
+  return work(random.chance(0.2) ? 1 : 0, random);
+}
+
+function work(fails: number, from = random): Work {
   return {
     ...noWork,
-    key: random.pick(keys),
-    workMs: random.chance(0.8) ? random.whole(0, 20) : random.whole(20, 400),
+    key: from.pick(keys),
+    workMs: from.chance(0.8) ? from.whole(0, 20) : from.whole(20, 400),
     fails,
-    isDeaf: random.chance(0.3),
+    isDeaf: from.chance(0.3),
   };
 }
 

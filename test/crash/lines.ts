@@ -14,6 +14,8 @@ export type CallerLine =
   | { readonly line: "acknowledged"; readonly id: string; readonly idempotencyKey?: string }
   | { readonly line: "refused"; readonly id: string }
   | { readonly line: "told"; readonly id: string; readonly state: JobState }
+  /** A transaction of the caller's met another and was run again. */
+  | { readonly line: "again" }
   | FaultLine;
 
 /** An error that is no answer to what a caller asked for. */

@@ -2,7 +2,7 @@
 import { jetstreamManager } from "@nats-io/jetstream";
 import { Environment, MovableClock } from "millrace/conformance";
 import { describe, expect, it } from "vitest";
-import { ids } from "#millrace/conformance/environment.js";
+import { ids, type NewJob } from "#millrace/conformance/environment.js";
 import { StoreFailed } from "#millrace/engine/errors.js";
 import { MemoryProjectionStore, ProjectionMemory } from "#millrace/engine/projection/memory.js";
 import { openSimulated } from "../simulation/nats/deployment.js";
@@ -10,7 +10,8 @@ import { SimulatedServer } from "../simulation/nats/server.js";
 import { natsConnection } from "../support/nats.js";
 import { Deployment } from "../support/nats-engine.js";
 
-/** How many advisories one look acts on. */
+/** How many advisories one look reads, and how many it acts on. */
+const readMax = 1_000;
 const actMax = 500;
 
 const laneOf = (service: string) => `${service}~mail~mail~v1-normal`;
@@ -30,11 +31,18 @@ async function deployed() {
     env,
     say,
     /** Says as the server does that the ticket of a new job was offered too often. */
-    giveUp: async (service: string) => {
-      const { id } = await env.create({ service });
+    giveUp: async (service: string, job: NewJob = {}) => {
+      const { id } = await env.create({ ...job, service });
       const { state } = await manager.streams.info(`${upper}_JOBS`);
       await say(laneOf(service), advisory({ consumer: laneOf(service), seq: state.last_seq }));
       return id;
+    },
+    /** Takes the next ticket of a lane and acknowledges it, as older servers do with one that they give up. */
+    acknowledge: async (service: string) => {
+      const next = `$JS.API.CONSUMER.MSG.NEXT.${upper}_JOBS.${laneOf(service)}`;
+      const options = { noMux: true, timeout: 5_000 };
+      const delivery = await connection.request(next, JSON.stringify({ batch: 1 }), options);
+      await connection.request(delivery.reply ?? "", "+ACK");
     },
     left: async () => (await manager.streams.info(`${upper}_ADVISORIES`)).state.messages,
   };
@@ -69,6 +77,18 @@ describe("what is no advisory", () => {
   });
 });
 
+describe("a ticket that a server has given up and acknowledged", () => {
+  it("is not offered anew by whoever tends the key of its job", async () => {
+    const { env, giveUp, acknowledge } = await deployed();
+    await env.engine.prepareClaims?.([env.lane()]);
+    const id = await giveUp("shop", { key: env.key("k") });
+    await acknowledge("shop");
+    env.clock.advance(31_000);
+    await env.engine.tend?.("shop");
+    expect(await env.load(id)).toMatchObject({ state: "dead", error: { reason: "deliveries" } });
+  });
+});
+
 describe("advisories of other services", () => {
   it("keep nobody from those behind them, and stay for their own keeper", async () => {
     const { env, say, giveUp, left } = await deployed();
@@ -89,6 +109,43 @@ describe("advisories of other services", () => {
     await env.engine.prune(0);
     for (const id of dead) expect(await env.load(id)).toMatchObject({ state: "dead" });
     expect(await left()).toBe(0);
+  });
+});
+
+describe("more advisories than one look reads", () => {
+  it("are gone through look by look, each from where the last one ended", async () => {
+    const clock = new MovableClock();
+    const server = new SimulatedServer({ time: () => clock.monotonic() });
+    const memory = new ProjectionMemory();
+    const store = () => new MemoryProjectionStore(clock, memory);
+    const engine = openSimulated(server, { clock, session: "keeper", store, isOld: false });
+    const env = new Environment(engine, clock, async () => engine);
+    const { advisories } = server.streams;
+    const say = (consumer: string, seq: number) =>
+      advisories.publish({
+        subject: `advisory.${consumer}`,
+        body: advisory({ consumer, seq }),
+        headers: {},
+      });
+    for (let seq = 1; seq <= 2 * readMax; seq++) say(laneOf("bank"), seq);
+    const { id } = await env.create();
+    say(laneOf("shop"), server.streams.jobs.lastSeq);
+    const states: string[] = [];
+    for (let look = 0; look < 3; look++) {
+      clock.advance(31_000);
+      await engine.tend?.("shop");
+      states.push((await env.load(id)).state);
+    }
+    expect(states).toEqual(["pending", "pending", "dead"]);
+    expect(advisories.read(">")).toHaveLength(2 * readMax);
+    // It begins again with the first ones.
+    say(laneOf("shop"), server.streams.jobs.lastSeq);
+    for (let look = 0; look < 3; look++) {
+      clock.advance(31_000);
+      await engine.tend?.("shop");
+    }
+    expect(advisories.read(">")).toHaveLength(2 * readMax);
+    await engine.close();
   });
 });
 

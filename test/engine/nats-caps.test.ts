@@ -31,7 +31,12 @@ function engineWithCounts() {
     port,
     session: "session",
     subjects: new Subjects("millrace"),
-    topology: { recordsBucket: "MILLRACE_RECORDS", atomicBatches: true, replicas: 1 },
+    topology: {
+      recordsBucket: "MILLRACE_RECORDS",
+      atomicBatches: true,
+      replicas: 1,
+      identity: "one",
+    },
     clock: new ServerClock(clock, null),
     openProjection: () => {
       counts.projections += 1;

@@ -226,6 +226,22 @@ describe("a process that dies", () => {
     expect(await drain(env, lane)).toHaveLength(1);
   });
 
+  it("between the outcome of a plain job and acknowledging has stored the outcome", async () => {
+    const deployment = await Deployment.make();
+    const { env } = deployment;
+    const { id } = await env.create();
+    const acknowledging = signal();
+    const process = await deployment.process((step, go) => {
+      if (step.name !== "acknowledge") return go();
+      acknowledging.give();
+      return dead;
+    });
+    const [held] = await process.claim();
+    begin(process.complete(held as Job));
+    await acknowledging.given;
+    expect(await names(env, id)).toEqual(["created", "started", "completed"]);
+  });
+
   it("between a retry and its place under the key leaves a job that is tried again", async () => {
     const deployment = await Deployment.make();
     const { env } = deployment;
@@ -310,4 +326,25 @@ describe("a process that dies between an outcome and what follows from it", () =
     expect(await drain(env)).toEqual([next.id]);
     expect(await env.engine.query("records", { prefix: "follow/" })).toEqual([]);
   });
+});
+
+it("lets nobody start a continuation that ends with the chain, on a server that cannot store both together", async () => {
+  const deployment = await Deployment.make();
+  const { env } = deployment;
+  const first = await env.create({ id: "first", chainId: "first" });
+  const next = env.creation({ id: continuationId(first), chainId: "first" });
+  const claimed: Job[] = [];
+  // A worker asks for whatever there is before the end of the continuation is stored.
+  const process = await deployment.olderProcess(async (step, go) => {
+    const isNext = step.subjects.some((subject) => subject.includes(next.job.id));
+    if (isNext && stores("completed")(step)) claimed.push(...(await env.claim()));
+    return go();
+  });
+  const continuation = { jobId: next.job.id, type: "mail" };
+  const wish = { command: "complete", continuation, completedBy: null } as const;
+  const end = env.change(env.folded(next), { command: "complete", completedBy: null });
+  const change = { ...process.change(first, wish), follow: [next, end] };
+  expect(await process.append(change)).toEqual({ outcome: "appended" });
+  expect(claimed).toEqual([]);
+  expect(await names(env, next.job.id)).toEqual(["created", "completed"]);
 });

@@ -73,90 +73,6 @@ describe("a server that lets nobody in", () => {
   });
 });
 
-describe("a store without room", () => {
-  it("refuses creates, stores nothing of them, and takes more when it has room", async () => {
-    const { url, prefix, storeUrl } = await freshPrefix();
-    const service = await openService(storeUrl);
-    await service.jobs.quick.create(noWork, { id: "first" }).orThrow();
-    const { streams } = await jetstreamManager(await natsConnection(url));
-    const name = `${prefix.toUpperCase()}_JOBS`;
-    const { state } = await streams.info(name);
-    await streams.update(name, { max_msgs: state.messages });
-    for (const type of ["quick", "failsStale"] as const) {
-      const refused = await service.jobs[type].create(noWork, { id: `refused-${type}` });
-      expect(refused.isErr() && refused.error).toMatchObject({
-        _tag: "StoreFull",
-        message: expect.stringMatching(/no room.*[Ff]ree space, or raise the limits/),
-      });
-    }
-    const many = await service.jobs.quick.createMany(Array(20).fill({ payload: noWork })).orThrow();
-    expect(many.every((each) => each.isErr() && each.error._tag === "StoreFull")).toBe(true);
-    expect((await streams.info(name)).state.messages).toBe(state.messages);
-    await streams.update(name, { max_msgs: -1 });
-    for (const type of ["quick", "failsStale"] as const)
-      await service.jobs[type].create(noWork, { id: `refused-${type}` }).orThrow();
-    expect(await service.reads.counts().orThrow()).toMatchObject([{ count: 1 }, { count: 2 }]);
-  });
-
-  it("leaves no place under a key behind, so that nobody is told of a job that never was", async () => {
-    const { url, prefix, storeUrl } = await freshPrefix();
-    const merged = defineJob({
-      payload: z.object({ k: z.number(), text: z.string().default("") }),
-      keyConcurrency: { key: ["/k"], maxActive: 1 },
-      queue: { maxQueuedPerKey: 0, whenFull: "coalesce" },
-    });
-    const service = await connect(defineService("shop", { merged }), { url: storeUrl });
-    onTestFinished(() => service.stop());
-    const first = await service.jobs.merged.create({ k: 1 }).orThrow();
-    const { streams } = await jetstreamManager(await natsConnection(url));
-    const name = `${prefix.toUpperCase()}_JOBS`;
-    const { state } = await streams.info(name);
-    await streams.update(name, { max_msgs: state.messages });
-    const many = Array.from({ length: 20 }, (_, n) => ({ payload: { k: n + 2 } }));
-    const refused = [
-      await service.jobs.merged.create({ k: 100 }),
-      ...(await service.jobs.merged.createMany(many).orThrow()),
-    ];
-    for (const each of refused) expect(each.isErr() && each.error._tag).toBe("StoreFull");
-    const places = async () =>
-      (await service.engine.query("records", { prefix: "key/" })).flatMap(
-        ({ body }) => (body as unknown as { members: { id: string }[] }).members,
-      );
-    expect((await places()).map(({ id }) => id)).toEqual([first.id]);
-    await streams.update(name, { max_msgs: -1, max_msg_size: 4_096 });
-    const large = await service.jobs.merged.create({ k: 100, text: "x".repeat(8_192) });
-    expect(large.isErr() && large.error._tag).toBe("StoreFailed");
-    expect((await places()).map(({ id }) => id)).toEqual([first.id]);
-    expect(await service.jobs.merged.submit({ k: 100 }).orThrow()).toMatchObject({
-      outcome: "accepted",
-    });
-    const again = await service.jobs.merged.createMany(many).orThrow();
-    expect(again.every((each) => each.isOk())).toBe(true);
-    expect(await service.jobs.merged.submit({ k: 1 }).orThrow()).toMatchObject({
-      outcome: "coalesced",
-      job: { id: first.id },
-    });
-  });
-
-  it("is told apart when the account or the disk is full", async () => {
-    const server = await ownNats({ storeBytesMax: 2 * 1024 * 1024 });
-    const service = await openService(server.url);
-    const payload = { ...noWork, key: "x".repeat(200 * 1024) };
-    const created: string[] = [];
-    for (;;) {
-      const outcome = await service.jobs.quick.create(payload);
-      if (outcome.isOk()) created.push(outcome.value.id);
-      else {
-        expect(outcome.error._tag).toBe("StoreFull");
-        break;
-      }
-    }
-    expect(created.length).toBeGreaterThan(3);
-    const loaded = await service.engine.load(created);
-    expect(loaded.every((job) => job !== null)).toBe(true);
-  });
-});
-
 describe("a server that goes away and returns", () => {
   it("is waited for: what was acknowledged is there, what runs goes on, and new jobs run", {
     timeout: 90_000,
@@ -278,28 +194,6 @@ describe("connections that are cut again and again", () => {
       const names = entry?.events?.map(({ name }) => name) ?? [];
       expect(names.filter((name) => name === "completed")).toHaveLength(1);
     }
-  });
-});
-
-describe("a reader that is slower than the writers", () => {
-  it("of the feed misses nothing", { timeout: 60_000 }, async () => {
-    const { storeUrl } = await freshPrefix();
-    const service = await openService(storeUrl);
-    const created = 3_000;
-    const seen = new Set<string>();
-    const stop = new AbortController();
-    const reading = (async () => {
-      for await (const { event } of service.engine.tail(null, stop.signal)) {
-        seen.add(event.jobId);
-        // Others write thousands while this one looks at a few.
-        if (seen.size % 100 === 0) await new Promise((resolve) => setImmediate(resolve));
-        if (seen.size === created) stop.abort();
-      }
-    })();
-    for (let count = 0; count < created; count += 500)
-      await service.jobs.quick.createMany(Array(500).fill({ payload: noWork })).orThrow();
-    await reading;
-    expect(seen.size).toBe(created);
   });
 });
 

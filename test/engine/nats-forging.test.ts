@@ -99,10 +99,17 @@ it("a service forges nothing of another's", async () => {
   attacker.publish("millrace.jobs.shop.mail.3.created", "no event", {
     reply: `millrace.jobs.bank.transfer.${victim.id}.cancelled`,
   });
+  // A deletion that names the job of another: what is left of deleted jobs is removed later.
+  const deleted = {
+    ...{ ...forged, id: "forged deletion", name: "deleted", at: (created?.at ?? 0) - 3_600_000 },
+    ...{ service: "shop", type: "mail" },
+  };
+  await attacker.request(`millrace.jobs.shop.mail.${victim.id}.deleted`, JSON.stringify(deleted));
   await attacker.flush();
 
   // Whatever was forged came before this one.
   const later = await service.jobs.transfer.create({}).orThrow();
+  await admin.prune(admin.now());
   for (const engine of [bankEngine, admin]) {
     const [loaded] = await engine.load([victim.id]);
     expect(loaded?.job).toMatchObject({ service: "bank", state: "pending", version: 1 });

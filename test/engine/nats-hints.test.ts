@@ -227,11 +227,13 @@ describe("a keeper", () => {
     asked.length = 0;
     await creator.create({ type: "mail" });
     await worker.engine.tend?.("shop");
-    expect(asked).toEqual([]);
+    // Whoever brings the view up to date looks at this by itself.
+    const byKeeper = () => asked.filter((question) => !question.endsWith(".forgotten"));
+    expect(byKeeper()).toEqual([]);
     clock.advance(1_000);
     await creator.create({ type: "mail" });
     await worker.engine.tend?.("shop");
-    expect(asked).not.toEqual([]);
+    expect(byKeeper()).not.toEqual([]);
   });
 
   it("looks because of a job that waits for its time, and tells when that comes", async () => {

@@ -1,4 +1,5 @@
 // Reading a job's log on JetStream without a look at all messages of the stream, and with all that has happened to the job.
+import { jetstreamManager } from "@nats-io/jetstream";
 import { connect, defineJob, defineService } from "millrace";
 import { Environment, MovableClock } from "millrace/conformance";
 import { describe, expect, it, onTestFinished } from "vitest";
@@ -8,7 +9,7 @@ import type { Port } from "#millrace/engine/nats/port.js";
 import { MemoryProjectionStore, ProjectionMemory } from "#millrace/engine/projection/memory.js";
 import { openSimulated } from "../simulation/nats/deployment.js";
 import { plainWire, SimulatedServer, simulatedPort } from "../simulation/nats/server.js";
-import { freshPrefix } from "../support/nats.js";
+import { freshPrefix, natsConnection, ownNats } from "../support/nats.js";
 
 /** A simulated server, an engine on it, and a port of its own that writes down what was read. */
 function deployed() {
@@ -113,4 +114,24 @@ it("tells everything that a job has said and met, on a real server", async () =>
     ]);
     await service.stop();
   }
+});
+
+it("is removed in parts, so that a server does not drop what it is asked for", async () => {
+  const server = await ownNats({ questionsMax: 150 });
+  const shop = defineService("shop", { pack: defineJob({ payload: z.object({}) }) });
+  const service = await connect(shop, { url: `${server.url}?projection=memory:` });
+  onTestFinished(() => service.stop());
+  const total = 1_000;
+  service.jobs.pack.handle(async (job) => {
+    for (let current = 1; current <= total; current++)
+      await job.progress({ step: "pack", current, total });
+  });
+  await service.start();
+  const job = await service.jobs.pack.create({}).orThrow();
+  await job.wait().orThrow();
+  expect((await job.events().orThrow()).length).toBeGreaterThan(total);
+  await job.delete().orThrow();
+  const { streams } = await jetstreamManager(await natsConnection(server.url));
+  // The deletion is what is left.
+  expect((await streams.info("MILLRACE_JOBS")).state.messages).toBe(1);
 });

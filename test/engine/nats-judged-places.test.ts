@@ -255,3 +255,21 @@ describe("a job whose lease has lapsed and that is ended from outside", () => {
     expect(ended).toMatchObject({ renewal: { outcome: "lost" }, claimed: 1 });
   });
 });
+
+it("a lease that was struck out is found again by the next keeper, also while its worker asks to renew it", async () => {
+  const { env, process } = deployed();
+  const { id } = await env.create();
+  const job = await env.claimOne();
+  const lapsed = () => env.engine.due({ kind: "lapsed", service: job.service }, 10);
+  expect(await lapsed()).toEqual([]);
+  env.clock.advance(30_001);
+  const fault = apiFault({ code: 503, err_code: 10_077, description: "full" }, "nats:");
+  const keeper = process((what, go) => {
+    if (stores("retry")(what)) throw fault;
+    return go();
+  });
+  await expect(keeper.lapse(id)).rejects.toThrow("faulted");
+  const [renewal] = await env.engine.renew([{ job, token: job.token, leaseMs: 30_000 }]);
+  expect(renewal).toEqual({ outcome: "lost", state: "active" });
+  expect(ids(await lapsed())).toEqual([id]);
+});

@@ -152,6 +152,10 @@ describe.each<PermissionScope>([{ prefix: "millrace" }, { prefix: "other", domai
       const kv = `$KV.${topology.recordsBucket}.shop`;
       expect((await port.last("records", `${kv}.worker.a`))?.body).toBe("1");
       expect(await port.read("records", `${kv}.worker.>`)).toHaveLength(1);
+      const newestRecord = (key: string) => port.newestSeq(key, key);
+      const stored = await port.last("records", `${kv}.worker.a`);
+      expect(await newestRecord(`${kv}.worker.a`)).toBe(stored?.seq);
+      expect(await newestRecord(`${kv}.worker.b`)).toBe(0);
 
       port.hint(subjects.hint("ready", "shop"), "me");
       const ended = new AbortController();

@@ -6,7 +6,7 @@ import { addressOf } from "#millrace/engine/nats/address.js";
 import { openConnection } from "#millrace/engine/nats/connection.js";
 import { provision, type Topology } from "#millrace/engine/nats/provision.js";
 import { freshPrefix, natsConnection, ownNats, ownNatsCluster } from "../support/nats.js";
-import { changedNats, natsOfVersion } from "../support/nats-proxy.js";
+import { changedNats, ledBy, natsOfVersion, ofVersion } from "../support/nats-proxy.js";
 
 /** Provisions over a connection of its own. */
 async function provisioned(url: string): Promise<Topology> {
@@ -234,7 +234,7 @@ describe("the server's version", () => {
     const { url, prefix } = await freshPrefix();
     const known = await natsOfVersion(url, "2.12.1");
     expect(await provisioned(`${known}?prefix=${prefix}`)).toMatchObject({ atomicBatches: false });
-    const good = await natsOfVersion(url, "2.14.4");
+    const good = await changedNats(url, (said) => ledBy(ofVersion(said, "2.14.4"), "2.14.4"));
     const [, minor] = (await natsConnection(url)).info?.version.split(".") ?? [];
     expect(await provisioned(`${good}?prefix=${prefix}`)).toMatchObject({
       atomicBatches: Number(minor) >= 12,

@@ -139,6 +139,48 @@ describe("cancelling and completing", () => {
   );
 });
 
+describe("asking a job to stop and completing it", () => {
+  const ask = { command: "cancel", reason: "enough" } as const;
+
+  it.each(["ask first", "complete first", "both at once"])(
+    "have one outcome, the handler's own: %s",
+    async (order) => {
+      const deployment = await Deployment.make();
+      const { env } = deployment;
+      const other = await deployment.process((_, go) => go());
+      for (let round = 0; round < 5; round++) {
+        const { id } = await env.create();
+        const held = await env.claimOne();
+        const done = { command: "complete", token: held.token, completedBy: "worker-1" } as const;
+        const complete = () => env.settle(held, done);
+        const request = () => other.append(other.change(held, ask));
+        const [asked, completed] =
+          order === "both at once"
+            ? await Promise.all([request(), complete()])
+            : order === "ask first"
+              ? [await request(), await complete()]
+              : await reversed(request, complete);
+        expect(tally([asked, completed])).toEqual({ appended: 1, conflict: 1 });
+        if (order === "ask first") expect(asked.outcome).toBe("appended");
+        if (order === "complete first") expect(completed.outcome).toBe("appended");
+        const wasAsked = asked.outcome === "appended";
+        const [renewal] = await env.engine.renew([
+          { job: held, token: held.token, leaseMs: 30_000 },
+        ]);
+        expect(renewal).toMatchObject(
+          wasAsked ? { outcome: "held", cancelRequested: true } : { outcome: "ended" },
+        );
+        // Whoever was refused decides again on the job as it is, and its handler has finished all the same.
+        if (wasAsked) expect((await env.settle(await env.load(id), done)).outcome).toBe("appended");
+        const end = ["created", "started", ...(wasAsked ? ["cancelRequested"] : []), "completed"];
+        expect(await names(env, id)).toEqual(end);
+        expect((await other.load(id)).state).toBe("completed");
+      }
+      await env.nothingClaimable();
+    },
+  );
+});
+
 async function reversed<A, B>(a: () => Promise<A>, b: () => Promise<B>): Promise<[A, B]> {
   const second = await b();
   return [await a(), second];

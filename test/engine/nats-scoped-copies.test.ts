@@ -37,7 +37,12 @@ function deployed() {
       port: simulatedPort(server, { wire, now: () => clock.now() }),
       session,
       subjects: new Subjects("millrace", scope),
-      topology: { recordsBucket: "MILLRACE_RECORDS", atomicBatches: true, replicas: 3 },
+      topology: {
+        recordsBucket: "MILLRACE_RECORDS",
+        atomicBatches: true,
+        replicas: 3,
+        identity: "one",
+      },
       clock: new ServerClock(clock, null),
       openProjection: () =>
         openProjectionOf(new MemoryProjectionStore(clock, new ProjectionMemory()), clock),

@@ -2,7 +2,7 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { jetstreamManager } from "@nats-io/jetstream";
+import { AckPolicy, jetstreamManager } from "@nats-io/jetstream";
 import { connect, defineJob, defineService } from "millrace";
 import { Environment, MovableClock } from "millrace/conformance";
 import { describe, expect, it, onTestFinished } from "vitest";
@@ -12,7 +12,7 @@ import { manifest } from "#millrace/contract/manifest.js";
 import type { Engine } from "#millrace/engine/engine.js";
 import { StoreBusy, StoreFailed } from "#millrace/engine/errors.js";
 import { openNats } from "#millrace/engine/nats/open.js";
-import { permissionsOf, permissionsText } from "#millrace/engine/nats/permissions.js";
+import { inboxPrefix, permissionsOf, permissionsText } from "#millrace/engine/nats/permissions.js";
 import { openEngine } from "#millrace/engine/open.js";
 import { MemoryProjectionStore, ProjectionMemory } from "#millrace/engine/projection/memory.js";
 import { openSimulated } from "../simulation/nats/deployment.js";
@@ -92,6 +92,47 @@ describe("a worker on JetStream", () => {
       _tag: "StoreUnavailable",
       message: expect.stringMatching(/consumer shop~mail~mail~v1-\w+ .*Grant/),
     });
+  });
+
+  it("does not start where something else than its consumer has the name of one", async () => {
+    const url = await freshStoreUrl();
+    const engine = await opened(url);
+    const first = await serviceOn(engine);
+    await first.start();
+    await first.stop();
+    const { consumers } = await jetstreamManager(
+      await natsConnection(`nats://${new URL(url).host}`),
+    );
+    const stream = `${new URL(url).searchParams.get("prefix")?.toUpperCase()}_JOBS`;
+    const name = "shop~mail~mail~v1-low";
+    const { filter_subject = "" } = (await consumers.info(stream, name)).config;
+    await consumers.delete(stream, name);
+    await consumers.add(stream, {
+      durable_name: name,
+      filter_subject,
+      ack_policy: AckPolicy.Explicit,
+      deliver_subject: "somewhere",
+    });
+    const service = await serviceOn(await opened(url));
+    await expect(service.start()).rejects.toMatchObject({
+      _tag: "StoreFailed",
+      message: expect.stringMatching(/v1-low .*pushes to somewhere.*remove it/),
+    });
+  });
+
+  it.each([
+    [{ max_deliver: 5 }, /gives a job up after 5 deliveries \(max_deliver\).*1000/],
+    [{ max_ack_pending: 10 }, /no more than 10 jobs run at once \(max_ack_pending\).*1000/],
+  ])("does not start with a consumer of somebody else's that has %o", async (config, said) => {
+    const server = await guardedServer();
+    const admin = await serviceOn(await opened(await urlOf(server, "admin")));
+    await admin.start();
+    await admin.stop();
+    const connection = await natsConnection(server.url, "admin", inboxPrefix("millrace"));
+    const { consumers } = await jetstreamManager(connection, { checkAPI: false });
+    await consumers.update("MILLRACE_JOBS", mailConsumers[0] ?? "", config);
+    const service = await serviceOn(await opened(`${await urlOf(server, "shop")}&service=shop`));
+    await expect(service.start()).rejects.toMatchObject({ message: expect.stringMatching(said) });
   });
 
   it("starts with consumers that somebody has made who may", async () => {

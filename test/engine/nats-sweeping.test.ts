@@ -1,8 +1,9 @@
 // The sweeper: a job whose ticket was acknowledged while it could still be claimed is offered again.
 import { createInbox, type NatsConnection } from "@nats-io/transport-node";
 import { Environment, MovableClock } from "millrace/conformance";
-import { expect, it } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { ids } from "#millrace/conformance/environment.js";
+import type { Job } from "#millrace/core/job.js";
 import { thrownFault } from "#millrace/engine/nats/faults.js";
 import { MemoryProjectionStore, ProjectionMemory } from "#millrace/engine/projection/memory.js";
 import { openSimulated } from "../simulation/nats/deployment.js";
@@ -69,6 +70,73 @@ it("jobs that stand for good reason do not keep it from being found, and get no 
   await sweep(env, 4);
   expect(ids(await env.claim())).toEqual([second]);
   expect(await env.historyNames(standing[0]?.job.id ?? "")).toEqual(["created"]);
+});
+
+/** A keeper on a server of its own, and the consumer of a lane, from which a test can take tickets as a worker that dies does. */
+async function simulation() {
+  const clock = new MovableClock();
+  const server = new SimulatedServer({ time: () => clock.monotonic() });
+  const memory = new ProjectionMemory();
+  const store = () => new MemoryProjectionStore(clock, memory);
+  const engine = openSimulated(server, { clock, session: "keeper", store, isOld: false });
+  onTestFinished(() => engine.close());
+  const env = new Environment(engine, clock, async () => engine);
+  await engine.prepareClaims?.([env.lane()]);
+  const lose = () => {
+    const consumer = server.consumer("shop~mail~mail~v1-normal");
+    for (const { seq } of consumer?.fetch(10) ?? []) consumer?.acknowledge(seq);
+  };
+  /** Time passes in which a job is held, and the keeper looks. */
+  const pass = async (ms: number, held: Job) => {
+    for (let passed = 0; passed < ms; passed += renewMs) {
+      clock.advance(renewMs);
+      await engine.renew([{ job: held, token: held.token, leaseMs: 30_000 }]);
+      await engine.tend?.("shop");
+    }
+  };
+  const tickets = (id: string) => server.streams.jobs.read(`millrace.jobs.*.*.${id}.ready.>`);
+  return { env, lose, pass, tickets };
+}
+
+/** How often a held job is renewed, and twice its lease and what a ticket may be on its way beyond that. */
+const renewMs = 10_000;
+const givenOutMs = 2 * (30_000 + 10_000);
+
+describe("beside a job that is held for long, whose ticket keeps the consumer from telling what was acknowledged", () => {
+  it("a job whose ticket is gone gets a new one, and the one that is held gets none", async () => {
+    const { env, lose, pass, tickets } = await simulation();
+    await env.create();
+    const held = await env.claimOne();
+    const { id } = await env.create();
+    lose();
+    await pass(standingMs + givenOutMs + sweepMs, held);
+    expect(ids(await env.claim())).toEqual([id]);
+    expect(tickets(held.id)).toEqual([]);
+    await env.complete(held);
+  });
+
+  it("a job with a slot of its key whose ticket is gone gets a new one", async () => {
+    const { env, lose, pass, tickets } = await simulation();
+    await env.create();
+    const held = await env.claimOne();
+    const { id } = await env.create({ key: env.key("k") });
+    lose();
+    await pass(givenOutMs, held);
+    expect(ids(await env.claim())).toEqual([id]);
+    expect(tickets(held.id)).toEqual([]);
+  });
+
+  it("a ticket that was given out a moment ago, or not at all, is not written again", async () => {
+    const { env, lose, pass, tickets } = await simulation();
+    await env.create();
+    const held = await env.claimOne();
+    const { id } = await env.create({ key: env.key("k") });
+    await pass(standingMs + givenOutMs, held);
+    expect(tickets(id)).toEqual([]);
+    lose();
+    await pass(30_000, held);
+    expect(tickets(id)).toEqual([]);
+  });
 });
 
 it("a lane that nobody answers for leaves the others theirs, and is told of", async () => {

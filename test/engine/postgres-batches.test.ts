@@ -1,10 +1,10 @@
 // Calls that wait for somebody's open transaction on PostgreSQL, and calls that do not: the ones never hold up the others.
 import { connect, defineJob, defineService, type Job } from "millrace";
-import { expect, it, onTestFinished } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
 import { changeOf, failureOf } from "../support/changes.js";
 import { freshSchema } from "../support/postgres.js";
-import { isWaitedFor, openTransaction, waiters } from "../support/postgres-locks.js";
+import { connected, isWaitedFor, openTransaction, waiters } from "../support/postgres-locks.js";
 
 const order = z.object({ orderId: z.string() });
 const contract = defineService("shop", {
@@ -24,7 +24,7 @@ async function openShop() {
   onTestFinished(() => service.stop());
   const client = await openTransaction(url);
   const { ship, charge } = service.jobs;
-  return { service, ship, charge, client, schema };
+  return { service, ship, charge, client, schema, url };
 }
 
 it("a create that waits for an idempotency key holds up no create of another kind, and no command", async () => {
@@ -45,6 +45,105 @@ it("a create that waits for an idempotency key holds up no create of another kin
   expect(answered).toEqual([]);
   await client.query("COMMIT");
   expect((await waiting).unwrap()).toMatchObject({ outcome: "existing", job: { id: "first" } });
+});
+
+it("a create whose id somebody is about to store holds up no other create", async () => {
+  const { ship, client } = await openShop();
+  await ship.create(payload, { id: "plain", tx: client }).orThrow();
+  await ship.create(payload, { id: "tagged", tx: client }).orThrow();
+  const answered: string[] = [];
+  const create = async (id: string, tags: readonly string[] = []) => {
+    const created = await ship.create(payload, { id, tags: [...tags] });
+    answered.push(id);
+    return created;
+  };
+  const waiting = [create("plain"), create("tagged", ["vip"])];
+  while ((await waiters(client)).length < waiting.length);
+
+  const fresh = Array.from({ length: 20 }, () => ship.create(payload).orThrow());
+  await Promise.all(fresh);
+  await ship.create(payload).orThrow();
+  await ship.create(payload, { tags: ["vip"] }).orThrow();
+  await ship.create(payload, { delayMs: 60_000 }).orThrow();
+  await create("another");
+  await ship.createMany([{ payload, id: "one" }, { payload }, { payload, id: "two" }]).orThrow();
+  expect(answered).toEqual(["another"]);
+  await client.query("COMMIT");
+  for (const created of await Promise.all(waiting))
+    expect(created).toMatchObject({ error: { _tag: "JobExists" } });
+});
+
+it("creates whose ids others do not commit in time are told so, each in its own time, and store nothing", async () => {
+  const { service, ship, client } = await openShop();
+  const ids = ["a", "b", "c"];
+  for (const id of ids) await ship.create(payload, { id, tx: client }).orThrow();
+  const [many, ...single] = await Promise.all([
+    ship.createMany([...ids, "free"].map((id) => ({ payload, id }))).orThrow(),
+    ...ids.map((id) => ship.create(payload, { id })),
+  ]);
+  const told = many.map((each) => (each.isOk() ? each.value.id : each.error._tag));
+  expect(told).toEqual(["StoreBusy", "StoreBusy", "StoreBusy", "free"]);
+  for (const created of single) expect(created).toMatchObject({ error: { _tag: "StoreBusy" } });
+  await client.query("ROLLBACK");
+  for (const id of ids) {
+    expect(await service.ref(id).get()).toMatchObject({ error: { _tag: "JobNotFound" } });
+    await ship.create(payload, { id }).orThrow();
+  }
+}, 20_000);
+
+describe("creates under a key that somebody has locked", () => {
+  it("hold up none under another key, also where somebody is about to make it", async () => {
+    const { charge, client, schema } = await openShop();
+    const create = (orderId: string) => charge.create({ orderId }).orThrow();
+    await Promise.all(["held", "free"].map(create));
+    await client.query(`SELECT hash FROM ${schema}.keys WHERE key LIKE '%held%' FOR UPDATE`);
+    await charge.create({ orderId: "made" }, { tx: client }).orThrow();
+    const answered: string[] = [];
+    const waiting = ["held", "made", "held"].map(async (orderId) => {
+      await create(orderId);
+      answered.push(orderId);
+    });
+    await Promise.all(["free", "new", "newer"].map(create));
+    await isWaitedFor(client);
+    await Promise.all(["free", "new", "newest"].map(create));
+    const many = ["free", "newest"].map((orderId) => ({ payload: { orderId } }));
+    for (const each of await charge.createMany(many).orThrow()) expect(each.isOk()).toBe(true);
+    expect(answered).toEqual([]);
+    await client.query("COMMIT");
+    await Promise.all(waiting);
+    expect(answered.sort()).toEqual(["held", "held", "made"]);
+  }, 10_000);
+
+  it("get it in their turn, where many others lock it one after the other", async () => {
+    const { charge, schema, url } = await openShop();
+    await charge.create(payload).orThrow();
+    let isOver = false;
+    const others = Array.from({ length: 8 }, async () => {
+      const other = await connected(url);
+      while (!isOver) {
+        await other.query("BEGIN");
+        await other.query(`SELECT hash FROM ${schema}.keys FOR UPDATE`);
+        await other.query("SELECT pg_sleep(0.05)");
+        await other.query("COMMIT");
+      }
+    });
+    const created = [];
+    for (let turn = 0; turn < 3; turn++) created.push(await charge.create(payload));
+    isOver = true;
+    await Promise.all(others);
+    for (const each of created) expect(each.isOk()).toBe(true);
+  }, 30_000);
+
+  it("are told so in their own time, however many there are", async () => {
+    const { charge, client, schema } = await openShop();
+    const ids = ["a", "b", "c", "d"];
+    for (const orderId of ids) await charge.create({ orderId }).orThrow();
+    await client.query(`SELECT hash FROM ${schema}.keys FOR UPDATE`);
+    const told = await Promise.all([...ids, ...ids].map((orderId) => charge.create({ orderId })));
+    for (const created of told) expect(created).toMatchObject({ error: { _tag: "StoreBusy" } });
+    await client.query("ROLLBACK");
+    for (const orderId of ids) await charge.create({ orderId }).orThrow();
+  }, 20_000);
 });
 
 it("a command that waits for a key holds up none of a job without one", async () => {

@@ -4,6 +4,7 @@ import { connect, defineJob, defineService } from "millrace";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
 import { execute, freshSchema } from "../support/postgres.js";
+import { openTransaction, waiters } from "../support/postgres-locks.js";
 import { gate } from "../worker/workshop.js";
 
 const shop = defineService("shop", {
@@ -134,3 +135,82 @@ it("a worker finds a key whose next job was not let in, behind many others that 
     { count: manyKeys },
   ]);
 }, 60_000);
+
+describe("while a transaction of the caller's has locked many keys whose jobs end", () => {
+  const lockedCount = 20;
+  const contract = defineService("shop", {
+    print: defineJob({ payload: z.object({}) }),
+    sync: defineJob({
+      payload: z.object({ tenant: z.number() }),
+      concurrency: lockedCount,
+      keyConcurrency: { key: ["/tenant"], maxActive: 1 },
+      queue: { maxQueuedPerKey: 1 },
+    }),
+  });
+
+  /** A process with few connections that has ended the first job of each key, one by one, while somebody had locked the keys. */
+  async function lockedShop() {
+    const { url, schema, storeUrl } = await freshSchema();
+    const small = new URL(storeUrl);
+    small.searchParams.set("poolMax", "3");
+    const open = async () => {
+      const service = await connect(contract, { url: small.href });
+      onTestFinished(() => service.stop());
+      return service;
+    };
+    const service = await open();
+    const gates = Array.from({ length: lockedCount }, () => gate());
+    onTestFinished(() => {
+      for (const each of gates) each.open();
+    });
+    const create = (tenant: number) => service.jobs.sync.create({ tenant }).orThrow();
+    const [first, second] = [
+      await Promise.all(gates.map((_, tenant) => create(tenant))),
+      await Promise.all(gates.map((_, tenant) => create(tenant))),
+    ];
+    const allBegun = gate();
+    let begun = 0;
+    service.jobs.sync.handle(async ({ payload }) => {
+      begun += 1;
+      if (begun === lockedCount) allBegun.open();
+      await gates[payload.tenant]?.opened;
+    });
+    service.jobs.print.handle(() => undefined);
+    await service.start();
+    await allBegun.opened;
+    const client = await openTransaction(url);
+    await client.query(`SELECT hash FROM ${schema}.keys FOR UPDATE`);
+    for (const [tenant, each] of gates.entries()) {
+      each.open();
+      await first[tenant]?.wait().orThrow();
+    }
+    return { service, open, client, second };
+  }
+
+  const areEnded = async (refs: readonly { wait: () => { orThrow(): Promise<unknown> } }[]) => {
+    for (const ref of refs) await ref.wait().orThrow();
+  };
+
+  it("creates, claims, renewals and ends of others go on, and what was left is done after its commit", async () => {
+    const { service, client, second } = await lockedShop();
+    for (let count = 0; count < 10; count++) {
+      await service.jobs.print.run({}).orThrow();
+      const job = { service: "shop", type: "sync", id: second[0]?.id ?? "" };
+      const [renewed] = await service.engine.renew([{ job, token: 1, leaseMs: 1_000 }]);
+      expect(renewed).toEqual({ outcome: "lost", state: "pending" });
+    }
+    expect(await waiters(client)).toEqual([]);
+    await client.query("COMMIT");
+    await areEnded(second);
+  }, 25_000);
+
+  it("its process stops without waiting, and another one does what was left", async () => {
+    const { service, open, client, second } = await lockedShop();
+    await service.stop();
+    const other = await open();
+    await client.query("COMMIT");
+    other.jobs.sync.handle(() => undefined);
+    await other.start();
+    await areEnded(second.map(({ id }) => other.ref(id)));
+  }, 25_000);
+});

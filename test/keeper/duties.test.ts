@@ -126,6 +126,23 @@ it("keeps going after a fault of the store, and says so once", async () => {
   await keeper.stop();
 });
 
+it("says once that the store fails at jobs, until a round goes well", async () => {
+  const workshop = shop();
+  const soon = () => workshop.create("mail", {}, { deadline: workshop.clock.now() + 500 });
+  const keeper = workshop.keeper();
+  await keeper.start();
+  for (let times = 1; times <= 2; times++) {
+    const id = await soon();
+    workshop.trouble.append = "fault-each";
+    await workshop.clock.advance(10_000);
+    expect(workshop.logged("The keeper could not move on every job")).toHaveLength(times);
+    workshop.trouble.append = "none";
+    await workshop.clock.advance(2_000);
+    expect((await workshop.job(id)).state).toBe("expired");
+  }
+  await keeper.stop();
+});
+
 it("asks little of an idle store", async () => {
   const workshop = shop();
   const keeper = workshop.keeper();

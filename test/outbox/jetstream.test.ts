@@ -43,23 +43,38 @@ describe.for(homes)("an outbox in $name before JetStream", ({ fresh }) => {
       const home = await fresh();
       const url = await freshStoreUrl();
       const service = await openShop(home, url);
-      const ids = await home.within(async (tx) => {
-        const jobs = Array.from({ length: 20 }, (_, index) => ({
-          payload: { orderId: `o-${index % 5}` },
-        }));
-        const charged = await service.jobs.charge.createMany(jobs, { tx }).orThrow();
-        const lined = await service.jobs.lined.createMany(jobs, { tx }).orThrow();
-        return [...charged, ...lined].map((each) => each.unwrap().id);
+      const jobs = Array.from({ length: 20 }, (_, index) => ({
+        payload: { orderId: `o-${index % 5}` },
+      }));
+      const [charged = [], lined = []] = await home.within(async (tx) => {
+        const created = [
+          await service.jobs.charge.createMany(jobs, { tx }).orThrow(),
+          await service.jobs.lined.createMany(jobs, { tx }).orThrow(),
+        ];
+        return created.map((each) => each.map((outcome) => outcome.unwrap().id));
       });
       const killed = startChild("../outbox/relay-child.ts", [url, home.outbox, step]);
       expect(await killed.ended).toMatchObject({ signal: "SIGKILL", errors: "" });
       expect(await home.rows()).toBe(40);
+      const ran: string[] = [];
+      service.jobs.lined.handle(({ id }) => void ran.push(id));
       await service.start();
       await emptied(home);
+      const ids = [...charged, ...lined];
       for (const id of ids) {
         const events = await service.ref(id).events().orThrow();
         expect(events.map(({ name }) => name).filter((name) => name === "created")).toHaveLength(1);
       }
+      for (const id of lined) await service.ref(id).wait().orThrow();
+      // Jobs of one key run one after the other, in the order in which they were created.
+      for (let key = 0; key < 5; key++) {
+        const ofKey = (_: string, index: number) => index % 5 === key;
+        const inOrder = lined.filter(ofKey);
+        expect(ran.filter((id) => inOrder.includes(id))).toEqual(inOrder);
+      }
+      const listed = await service.reads.jobs({ limit: 100 }).orThrow();
+      expect(listed.count).toBe(ids.length);
+      expect(listed.entries.map(({ id }) => id).sort()).toEqual([...ids].sort());
     },
   );
 });

@@ -9,6 +9,7 @@ import { openEngine } from "#millrace/engine/open.js";
 import type { LoggedEvent } from "#millrace/engine/projection/entry.js";
 import { openProjection } from "#millrace/engine/projection/open.js";
 import { leadMs, type Projection } from "#millrace/engine/projection/projection.js";
+import { firstDue, type TicketScope } from "#millrace/engine/projection/tickets.js";
 import { freshSchema } from "../support/postgres.js";
 import { runScript } from "../support/process.js";
 import { busyLog, key, Log } from "./log.js";
@@ -83,7 +84,10 @@ describe.for(stores)("a projection in $name", ({ freshUrl }) => {
     const log = busyLog(10);
     const older = await open(url, log);
     await older.apply(0, log.entries.slice(0, 8));
+    expect(await older.lead()).toBe(true);
     const newer = await open(url, log, { origin: "second" });
+    await expect(older.lead()).rejects.toThrow(/of a newer log/);
+    expect([older.leads, await newer.lead()]).toEqual([false, true]);
     expect(await newer.status(log.head)).toMatchObject({ position: 0, lag: log.head });
     expect((await newer.query("jobs", {})).count).toBe(0);
     await expect(older.apply(8, log.entries.slice(8))).rejects.toThrow(/of a newer log/);
@@ -232,13 +236,21 @@ describe.for(stores)("a projection in $name", ({ freshUrl }) => {
     const goOn = async () => {
       position = await projection.apply(position, log.entries.slice(position));
     };
-    const due = async (scope: Parameters<Projection["dueTickets"]>[0], at: number) =>
-      (await projection.dueTickets(scope, start + at, 10)).map((ticket) => ticket.key.id);
+    const tickets = (scope: TicketScope, at: number, after = firstDue, limit = 10) =>
+      projection.dueTickets({ scope, now: start + at, after, limit });
+    const due = async (scope: TicketScope, at: number) =>
+      (await tickets(scope, at)).map((ticket) => ticket.key.id);
     expect(await projection.nextDueAt(shop, start)).toBe(start + 100);
     expect(await projection.nextDueAt({ service: "bank" }, start)).toBe(start + 50);
     expect(await due(shop, 99)).toEqual([]);
     expect(await due(shop, 200)).toEqual(["later", "keyed"]);
     expect(await due(lane, 200)).toEqual(["later", "keyed"]);
+    // They can be gone through in parts.
+    const [first] = await tickets(shop, 200, firstDue, 1);
+    expect(first?.key.id).toBe("later");
+    const [next] = await tickets(shop, 200, first?.place, 1);
+    expect(next?.key.id).toBe("keyed");
+    expect(await tickets(shop, 200, next?.place)).toEqual([]);
     // A ticket that comes too early does not count, and one in time does.
     const ticket = (id: string) =>
       log.write({ ...log.job(id), ...envelope(log, id), name: "ready", cause: "due" } as never);
@@ -254,7 +266,7 @@ describe.for(stores)("a projection in $name", ({ freshUrl }) => {
     const error = { message: "no luck", reason: "error" } as const;
     log.do("now", { command: "fail", token: 1, error, retryAt: start + 150 });
     await goOn();
-    expect(await projection.dueTickets(shop, start + 150, 10)).toEqual([
+    expect(await tickets(shop, 150)).toMatchObject([
       { key: { service: "shop", type: "mail", id: "now" }, version: 3 },
     ]);
     log.clock.advance(60);

@@ -95,6 +95,27 @@ describe.for(["SQLite", "PostgreSQL"] as const)("an admin runtime on %s", (datab
   });
 });
 
+it("catches up with whatever happened while no admin runtime ran", async () => {
+  const { start, service } = await deployment();
+  const first = await start();
+  await service.start();
+  const numbers = Array.from({ length: 10 }, (_, number) => number);
+  for (const number of numbers) await service.jobs.plain.run({ number }).orThrow();
+  expect(await viewOf(first.engine)).toMatchObject({ count: 10 });
+  const { entries } = await first.engine.query("jobs", { limit: 100 });
+  await first.stop();
+  for (const number of numbers) {
+    await service.jobs.plain.run({ number }).orThrow();
+    await service.jobs.keyed.run({ number }).orThrow();
+  }
+  for (const { id } of entries.slice(0, 5)) await service.ref(id).delete().orThrow();
+  const again = await start();
+  const caughtUp = await viewOf(again.engine);
+  expect(caughtUp.count).toBe(25);
+  await again.rebuild();
+  expect(await viewOf(again.engine)).toEqual(caughtUp);
+});
+
 it("tells how it is, and how far its projection is behind", async () => {
   const { start, url, prefix } = await deployment();
   await start();

@@ -292,6 +292,7 @@ describe("an input that cannot be used", () => {
       ["Get", {}, "id"],
       ["Get", { id: 5 }, "id"],
       ["Get", { id: "" }, "id"],
+      ["Cancel", { id: "a.b" }, "id"],
       ["GetKey", { service: "shop", type: "keyed" }, "key"],
       ["Health", { deep: true }, "deep"],
     ] as const)

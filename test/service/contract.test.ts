@@ -9,6 +9,7 @@ import {
   MigrationNotAccepted,
   manifest,
   type Service,
+  type ServiceContract,
 } from "millrace";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
@@ -47,7 +48,7 @@ async function opener(store: Store) {
   const url = await store.freshUrl();
   const base = await connect(first, { url });
   onTestFinished(() => base.stop());
-  return async (contract: typeof first, options: ConnectOptions = {}): Promise<Service> => {
+  return async (contract: ServiceContract, options: ConnectOptions = {}): Promise<Service> => {
     const place = url === "memory:" ? { engine: base.engine } : { url };
     const service = await connect(contract, { ...place, ...options });
     onTestFinished(() => service.stop());
@@ -127,6 +128,20 @@ describe.for([...stores, postgres, jetstream])("the contract of a service on $na
     await accepted.start();
     expect(await acceptedSignature(accepted)).toBe(manifest(both).signature);
     await (await open(both)).start();
+  });
+
+  it("refuses to keep jobs of types that it does not name for a shorter time", async () => {
+    const open = await opener(store);
+    const keeping = (completed: number) => defineService("shop", {}, { retention: { completed } });
+    await (await open(keeping(2_000))).start();
+    await (await open(keeping(3_000))).start();
+    const refused = await open(keeping(1_000));
+    const name = await refusedMigration(refused);
+    await expect(refused.start()).rejects.toMatchObject({
+      changes: [{ path: "retention.completed", before: 3_000, after: 1_000, kind: "migration" }],
+    });
+    await (await open(keeping(1_000), { acceptMigration: name })).start();
+    expect(await acceptedSignature(refused)).toBe(manifest(keeping(1_000)).signature);
   });
 
   it("is not flipped back by an earlier process that starts again, whatever that one accepts", async () => {

@@ -7,7 +7,6 @@ import { join } from "node:path";
 import { Environment, MovableClock } from "millrace/conformance";
 import { onTestFinished } from "vitest";
 import { ids } from "#millrace/conformance/environment.js";
-import type { Engine } from "#millrace/engine/engine.js";
 import { StoreUnavailable } from "#millrace/engine/errors.js";
 import { addressOf } from "#millrace/engine/nats/address.js";
 import { openConnection } from "#millrace/engine/nats/connection.js";
@@ -110,10 +109,12 @@ export class Deployment {
     const place = await freshPrefix();
     const folder = await mkdtemp(join(tmpdir(), "millrace-races-"));
     onTestFinished(() => rm(folder, { recursive: true, force: true }));
-    const url = `${place.storeUrl}&projection=file:${join(folder, "view.db")}`;
     const clock = new MovableClock();
-    const open: Open = (interference, isAtomic) =>
-      openInterfered(url, clock, interference, isAtomic);
+    const open: Open = (interference, options) => {
+      const view = options?.view ?? "view.db";
+      const at = `${place.storeUrl}&projection=file:${join(folder, view)}`;
+      return openInterfered(at, clock, interference, options);
+    };
     const engine = await open((_, go) => go());
     const env = new Environment(engine, clock, () => open((_, go) => go()));
     return new Deployment(env, place, open);
@@ -126,18 +127,29 @@ export class Deployment {
 
   /** Another process, which knows of no atomic batches, as with an older server. */
   async olderProcess(interference: Interference): Promise<Environment> {
-    return this.env.at(await this.#open(interference, false));
+    return this.env.at(await this.#open(interference, { isAtomic: false }));
+  }
+
+  /** Another process with a view of its own, by name, which is shown nothing more of the log before it may go on. */
+  async viewer(view: string, mayGoOn = async () => {}): Promise<NatsEngine> {
+    return this.#open((_, go) => go(), { view, mayGoOn });
   }
 }
 
-type Open = (interference: Interference, isAtomic?: boolean) => Promise<Engine>;
+interface OpenOptions {
+  readonly isAtomic?: boolean;
+  readonly view?: string;
+  readonly mayGoOn?: () => Promise<void>;
+}
+
+type Open = (interference: Interference, options?: OpenOptions) => Promise<NatsEngine>;
 
 async function openInterfered(
   url: string,
   clock: MovableClock,
   interference: Interference,
-  isAtomic?: boolean,
-): Promise<Engine> {
+  { isAtomic, mayGoOn }: OpenOptions = {},
+): Promise<NatsEngine> {
   const address = addressOf(url);
   const nats = await loadNats(address.where);
   const connection = await openConnection(nats, address, { name: "test" });
@@ -154,7 +166,7 @@ async function openInterfered(
   });
   return new NatsEngine({
     url: address.where,
-    port: interfered(port, interference),
+    port: interfered(mayGoOn ? held(port, mayGoOn) : port, interference),
     subjects,
     topology: { ...topology, atomicBatches: isAtomic ?? topology.atomicBatches },
     clock: new ServerClock(clock, null),
@@ -166,6 +178,18 @@ async function openInterfered(
         clock,
       }),
   });
+}
+
+/** A port that hands out nothing of the log that was read before somebody lets it. */
+function held(port: JetStreamPort, mayGoOn: () => Promise<void>): JetStreamPort {
+  const feed = port.feed.bind(port);
+  port.feed = async function* (filter, after, signal) {
+    for await (const packed of feed(filter, after, signal)) {
+      await mayGoOn();
+      yield packed;
+    }
+  };
+  return port;
 }
 
 /** A port whose steps somebody stands in front of. */

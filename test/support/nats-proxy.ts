@@ -5,26 +5,19 @@ import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { onTestFinished } from "vitest";
 
 /** The URL of a server whose words are changed. Messages keep their length: a change has to keep it, too. */
-export async function changedNats(url: string, change: (said: string) => string): Promise<string> {
-  const { hostname, port } = new URL(url);
-  const listener = createServer((client) => {
-    const server = connect(Number(port), hostname);
-    for (const socket of [client, server]) {
-      socket.on("error", () => undefined);
-      socket.on("close", () => {
-        client.destroy();
-        server.destroy();
-      });
-    }
-    client.pipe(server);
-    server.on("data", (chunk) => client.write(change(chunk.toString("latin1")), "latin1"));
-  });
-  listener.listen(0, "127.0.0.1");
-  await once(listener, "listening");
-  onTestFinished(() => {
-    listener.close();
-  });
-  return `nats://127.0.0.1:${(listener.address() as AddressInfo).port}`;
+export async function changedNats(url: string, change: Change): Promise<string> {
+  return (await passingNats(url, { said: change })).url;
+}
+
+/** Gives the words that are passed on. */
+type Change = (words: string) => string;
+
+/** What becomes of the words that go through. */
+interface Changes {
+  /** Of the server. */
+  readonly said?: Change;
+  /** Of the client. */
+  readonly asked?: Change;
 }
 
 /** The way to a server on which every connection can be cut. */
@@ -34,16 +27,19 @@ export interface PassingNats {
   readonly cuts: number;
   /** Cuts every connection that there is; new ones are let through. */
   cut(): void;
+  /** Takes nothing more from the server on the connections that there are, until they are let go. */
+  hold(): void;
+  letGo(): void;
 }
 
-/** A way to a server that the test can cut. */
-export async function passingNats(url: string): Promise<PassingNats> {
+/** A way to a server that the test can cut, and on which words can be changed. */
+export async function passingNats(url: string, changes: Changes = {}): Promise<PassingNats> {
   const { hostname, port } = new URL(url);
-  const clients = new Set<Socket>();
+  const clients = new Map<Socket, Socket>();
   let cuts = 0;
   const listener = createServer((client) => {
     const server = connect(Number(port), hostname);
-    clients.add(client);
+    clients.set(client, server);
     for (const socket of [client, server]) {
       socket.on("error", () => undefined);
       socket.on("close", () => {
@@ -52,8 +48,8 @@ export async function passingNats(url: string): Promise<PassingNats> {
         server.destroy();
       });
     }
-    client.pipe(server);
-    server.pipe(client);
+    pass(client, server, changes.asked);
+    pass(server, client, changes.said);
   });
   listener.listen(0, "127.0.0.1");
   await once(listener, "listening");
@@ -66,18 +62,39 @@ export async function passingNats(url: string): Promise<PassingNats> {
       return cuts;
     },
     cut: () => {
-      for (const client of clients) client.destroy();
+      for (const client of clients.keys()) client.destroy();
       cuts += clients.size;
+    },
+    hold: () => {
+      for (const [client, server] of clients) server.unpipe(client).pause();
+    },
+    letGo: () => {
+      for (const [client, server] of clients) server.pipe(client);
     },
   };
 }
 
+function pass(from: Socket, to: Socket, change: Change | undefined): void {
+  if (change === undefined) from.pipe(to);
+  else from.on("data", (chunk) => to.write(change(chunk.toString("latin1")), "latin1"));
+}
+
 /** A server that says it is of another version. */
 export function natsOfVersion(url: string, version: string): Promise<string> {
+  return changedNats(url, (said) => ofVersion(said, version));
+}
+
+/** The words of a server that says it is of another version. */
+export function ofVersion(said: string, version: string): string {
   // Such a line is no message, so that its length is its own.
-  return changedNats(url, (said) =>
-    said.replace(/^INFO .*$/gm, (line) =>
-      line.replace(/"version":"[^"]*"/, `"version":"${version}"`),
-    ),
+  return said.replace(/^INFO .*$/gm, (line) =>
+    line.replace(/"version":"[^"]*"/, `"version":"${version}"`),
+  );
+}
+
+/** The words of a server that says a server of another version leads its streams. Messages keep their length. */
+export function ledBy(said: string, version: string): string {
+  return said.replace(/("_nats\.ver":")\d+\.\d+\.\d+/g, (words, name: string) =>
+    `${name}${version}-----`.slice(0, words.length),
   );
 }

@@ -57,12 +57,17 @@ export async function freshStoreUrl(): Promise<string> {
 }
 
 /** A plain connection, closed after the test. It gives up at once when its server has gone. */
-export async function natsConnection(url: string, user?: string): Promise<NatsConnection> {
+export async function natsConnection(
+  url: string,
+  user?: string,
+  inboxPrefix?: string,
+): Promise<NatsConnection> {
   const servers = url.replace(/^nats:\/\//, "").split(",");
   const connection = await connect({
     servers,
     reconnect: false,
     ...(user === undefined ? {} : { user, pass: user }),
+    ...(inboxPrefix === undefined ? {} : { inboxPrefix }),
   });
   onTestFinished(() => connection.close());
   return connection;

@@ -3,7 +3,7 @@
 import { randomUUID } from "node:crypto";
 import { Client } from "pg";
 import { inject, onTestFinished } from "vitest";
-import { type PostgresServer, startPostgres } from "../../scripts/postgres-server.js";
+import { type PostgresServer, startPostgres, startStandby } from "../../scripts/postgres-server.js";
 import { offeredUrl } from "./shared-server.js";
 
 /** The superuser's URL of a server that outlives the run, where somebody gave one. */
@@ -85,6 +85,13 @@ export async function freshDatabase(): Promise<string> {
 /** A server that the test may kill and restart; it is stopped after the test. */
 export async function ownPostgres(): Promise<PostgresServer> {
   const server = await startPostgres();
+  onTestFinished(() => server.stop());
+  return server;
+}
+
+/** A standby of a server of the test's own; it is stopped after the test. */
+export async function standbyOf(primary: PostgresServer): Promise<PostgresServer> {
+  const server = await startStandby(primary);
   onTestFinished(() => server.stop());
   return server;
 }

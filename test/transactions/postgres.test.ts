@@ -9,7 +9,7 @@ import {
   TransactionRefused,
 } from "millrace";
 import { Client } from "pg";
-import { describe, expect, it, onTestFinished } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { z } from "zod";
 import { callerTransaction } from "#millrace/client/transactions/recognise.js";
 import { recordId } from "#millrace/engine/record.js";
@@ -282,16 +282,39 @@ describe("a transaction of node-postgres", () => {
   });
 
   it("keeps its lease while it is open, however long it takes", async () => {
-    const { service, charge, charges } = await openShop(library);
-    service.jobs.charge.handle(async ({ id, prepare, complete }) => {
+    const clock = new FakeClock();
+    const { service, charge, charges } = await openShop(library, { clock });
+    // What the worker and the keeper ask is answered before more time passes.
+    const looks = vi.spyOn(service.engine, "due");
+    const asked = [looks, vi.spyOn(service.engine, "renew"), vi.spyOn(service.engine, "swap")];
+    const isAnswered = () =>
+      asked.every(({ mock }) => mock.settledResults.every(({ type }) => type !== "incomplete"));
+    // The keeper sees the lease as it was before the transaction locked it, and that it has lapsed long since.
+    const lapses = () =>
+      looks.mock.settledResults.filter(
+        ({ type, value }) => type === "fulfilled" && value.some(({ type }) => type === "charge"),
+      ).length;
+    const completing = gate();
+    service.jobs.charge.handle(async ({ signal, prepare, complete }) => {
       await prepare({ mode: "atomic" }, ({ tx }) => charge(tx, "prepared"));
-      const key = { service: "shop", type: "charge", id };
-      const [renewed] = await service.engine.renew([{ job: key, token: 1, leaseMs: 30_000 }]);
-      expect(renewed).toMatchObject({ outcome: "held" });
+      const threeLeases = clock.now() + 90_000;
+      while (clock.now() < threeLeases) {
+        await clock.advance(1_000);
+        await vi.waitUntil(isAnswered, { interval: 1, timeout: 10_000 });
+      }
+      completing.open();
+      signal.throwIfAborted();
       return complete(() => ({ paid: true }));
     });
     await service.start();
-    expect(await service.jobs.charge.run(payload).orThrow()).toEqual({ paid: true });
+    const ref = await service.jobs.charge.create(payload).orThrow();
+    await completing.opened;
+    const moving = setInterval(() => void clock.advance(100), 5); // clock: the answers of a real server are waited for
+    const ended = ref.wait().orThrow();
+    expect(await ended.finally(() => clearInterval(moving))).toEqual({ paid: true });
+    expect(lapses()).toBeGreaterThan(5);
+    const names = (await ref.events().orThrow()).map(({ name }) => name);
+    expect(names).toEqual(["created", "started", "completed"]);
     expect(await charges()).toEqual([["prepared", 0]]);
   });
 

@@ -26,7 +26,7 @@ async function openTill(tables: string) {
   });
   onTestFinished(() => service.stop());
   db.exec(tables);
-  return { service, db, path, url };
+  return { service, db, url };
 }
 
 const deaths = [
@@ -42,6 +42,8 @@ interface Till {
   /** What the worker that is killed is started with, after the step. */
   readonly parameters: readonly [url: string, ...string[]];
   charges(): Promise<unknown[]>;
+  /** What stands there after a try that was committed. */
+  readonly chargesOf: (tries: number) => unknown[];
 }
 
 async function sqliteTill(mode: "atomic" | "staged"): Promise<Till> {
@@ -52,27 +54,36 @@ async function sqliteTill(mode: "atomic" | "staged"): Promise<Till> {
     ref: await service.jobs.charge.create({ orderId: "o-1", mode }).orThrow(),
     parameters: [url],
     charges: async () => db.prepare("SELECT id, tries FROM charges").raw().all(),
+    chargesOf: (tries) => [["o-1", tries]],
   };
 }
 
-async function postgresTill(mode: "atomic" | "staged"): Promise<Till> {
-  const { url, schema } = await freshSchema();
-  const own = new URL(url);
-  own.searchParams.set("schema", schema);
-  const pool = new Pool({ connectionString: url });
+/** The same beside the jobs in PostgreSQL. */
+async function openPostgresTill() {
+  const { url: server, schema, storeUrl: url } = await freshSchema();
+  const pool = new Pool({ connectionString: server });
   onTestFinished(() => pool.end());
-  const transactions = pgTransactions(pool);
-  const service = await connect(till, { url: own.href, transactions, keeper: { tickMs: 50 } });
+  const service = await connect(till, {
+    url,
+    transactions: pgTransactions(pool),
+    keeper: { tickMs: 50 },
+  });
   onTestFinished(() => service.stop());
+  return { service, pool, url, schema };
+}
+
+async function postgresTill(mode: "atomic" | "staged"): Promise<Till> {
+  const { service, pool, url, schema } = await openPostgresTill();
   const table = `${schema}.charges`;
   await pool.query(`CREATE TABLE ${table} (id text, tries int)`);
   service.jobs.charge.handle(charging(postgresLedger(table), () => {}));
-  const query = { text: `SELECT id, tries FROM ${table}`, rowMode: "array" } as const;
+  const query = { text: `SELECT id, tries FROM ${table} ORDER BY id`, rowMode: "array" } as const;
   return {
     service,
     ref: await service.jobs.charge.create({ orderId: "o-1", mode }).orThrow(),
-    parameters: [own.href, table],
+    parameters: [url, table],
     charges: async () => (await pool.query(query)).rows,
+    chargesOf: (tries) => [["o-1", tries], ...(mode === "atomic" ? [["o-1-prepared", tries]] : [])],
   };
 }
 
@@ -81,35 +92,67 @@ describe.for([
   { name: "postgres", open: postgresTill },
 ])("the writes of a handler on $name", ({ open }) => {
   it.for(deaths)("happen once when its process is killed: $mode, $step", async ({ mode, step }) => {
-    const { service, ref, parameters, charges } = await open(mode);
+    const { service, ref, parameters, charges, chargesOf } = await open(mode);
     const [url, ...rest] = parameters;
     const worker = startChild("../transactions/till-worker.ts", [url, step, ...rest]);
     expect(await worker.ended).toMatchObject({ signal: "SIGKILL", errors: "" });
     const isDone = step === "committed";
-    expect(await charges()).toEqual(isDone ? [["o-1", 1]] : []);
+    expect(await charges()).toEqual(isDone ? chargesOf(1) : []);
     expect((await ref.get().orThrow()).state).toBe(isDone ? "completed" : "active");
 
     await service.start();
     await ref.wait().orThrow();
-    expect(await charges()).toEqual([["o-1", isDone ? 1 : 2]]);
+    expect(await charges()).toEqual(chargesOf(isDone ? 1 : 2));
     expect((await ref.get().orThrow()).tries).toBe(isDone ? 1 : 2);
   });
 });
 
-describe("keys of transactions in two processes", () => {
+/** A shop in whose transactions callers compete, and their notes: which job was created for what. */
+interface Counters {
+  readonly service: Pick<Service<(typeof till)["jobs"], never>, "reads" | "ref">;
+  /** What the callers are started with, around their names. */
+  readonly parameters: (name: string) => readonly string[];
+  notes(): Promise<readonly (readonly [what: string, job: string])[]>;
+}
+
+async function sqliteCounters(): Promise<Counters> {
+  const { service, db, url } = await openTill(
+    "CREATE TABLE notes (what TEXT, caller TEXT, job TEXT)",
+  );
+  return {
+    service,
+    parameters: (name) => [url, name],
+    notes: async () => db.prepare("SELECT what, job FROM notes").raw().all() as [string, string][],
+  };
+}
+
+async function postgresCounters(): Promise<Counters> {
+  const { service, pool, url, schema } = await openPostgresTill();
+  const table = `${schema}.notes`;
+  await pool.query(`CREATE TABLE ${table} (what text, caller text, job text)`);
+  const query = { text: `SELECT what, job FROM ${table}`, rowMode: "array" } as const;
+  return {
+    service,
+    parameters: (name) => [url, name, table],
+    notes: async () => (await pool.query(query)).rows as unknown as [string, string][],
+  };
+}
+
+describe.for([
+  { name: "sqlite", open: sqliteCounters },
+  { name: "postgres", open: postgresCounters },
+])("keys of transactions in two processes on $name", ({ open }) => {
   it("let each job in once, and none that was rolled back", async () => {
-    const { service, db, path } = await openTill(
-      "CREATE TABLE notes (what TEXT, caller TEXT, job TEXT)",
-    );
+    const { service, parameters, notes: read } = await open();
     const callers = ["one", "two"].map((name) =>
-      startChild("../transactions/till-caller.ts", [path, name]),
+      startChild("../transactions/till-caller.ts", parameters(name)),
     );
     await Promise.all(callers.map((caller) => caller.said("ready")));
     for (const caller of callers) caller.tell("go");
     for (const caller of callers) {
       expect(await caller.ended).toMatchObject({ code: 0, errors: "" });
     }
-    const notes = db.prepare("SELECT what, job FROM notes").raw().all() as [string, string][];
+    const notes = await read();
     expect(notes).toHaveLength(30);
     expect(new Set(notes.map(([what]) => what)).size).toBe(30);
     const counts = await service.reads.counts().orThrow();

@@ -28,9 +28,15 @@ export const steps = [
 
 export type Step = (typeof steps)[number];
 
+interface Charge {
+  readonly orderId: string;
+  readonly mode: "atomic" | "staged";
+}
+
 /** The shop's own table, through whatever client. */
 export interface Ledger<Tx> {
-  read(tx: Tx): unknown;
+  /** Reads before the work, and writes what commits with the outcome where the client can keep a transaction open. */
+  prepare(tx: Tx, charge: Charge, tries: number): unknown;
   write(tx: Tx, orderId: string, tries: number): void | Promise<void>;
 }
 
@@ -41,7 +47,7 @@ export function charging<Tx>(
 ): HandlerOf<typeof till.jobs.charge, typeof till.jobs, Tx> {
   return async ({ payload, prepare, complete, tries }) => {
     const { mode, orderId } = payload;
-    await prepare({ mode }, ({ tx }) => ledger.read(tx));
+    await prepare({ mode }, ({ tx }) => ledger.prepare(tx, payload, tries));
     reached("prepared");
     await Promise.resolve();
     reached("working");
@@ -55,7 +61,7 @@ export function charging<Tx>(
 
 /** The table in the file of the jobs. */
 export const sqliteLedger: Ledger<Database> = {
-  read: (tx) => tx.prepare("SELECT count(*) FROM charges").get(),
+  prepare: (tx) => tx.prepare("SELECT count(*) FROM charges").get(),
   write: (tx, orderId, tries) => {
     tx.prepare("INSERT INTO charges VALUES (?, ?)").run(orderId, tries);
   },
@@ -63,10 +69,13 @@ export const sqliteLedger: Ledger<Database> = {
 
 /** The table beside the jobs in PostgreSQL. */
 export function postgresLedger(table: string): Ledger<PoolClient> {
+  const write = async (tx: PoolClient, orderId: string, tries: number) => {
+    await tx.query(`INSERT INTO ${table} VALUES ($1, $2)`, [orderId, tries]);
+  };
   return {
-    read: (tx) => tx.query(`SELECT count(*) FROM ${table}`),
-    write: async (tx, orderId, tries) => {
-      await tx.query(`INSERT INTO ${table} VALUES ($1, $2)`, [orderId, tries]);
+    prepare: async (tx, { orderId, mode }, tries) => {
+      if (mode === "atomic") await write(tx, `${orderId}-prepared`, tries);
     },
+    write,
   };
 }

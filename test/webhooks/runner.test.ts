@@ -3,6 +3,8 @@ import type { WebhookDelivery } from "millrace";
 import { Webhook } from "standardwebhooks";
 import { describe, expect, it } from "vitest";
 import { auditPage } from "#millrace/client/audit.js";
+import { defineService } from "#millrace/contract/define.js";
+import { createKeeper } from "#millrace/keeper/keeper.js";
 import { failingMaxMs } from "#millrace/keeper/webhook-runner.js";
 import { Receiver, status } from "./receiver.js";
 import { patient, Shop } from "./shop.js";
@@ -325,6 +327,51 @@ describe("the log", () => {
     await shop.clock.advance(10);
     expect(await shop.workshop.exists(id)).toBe(false);
     await worker.stop();
+  });
+});
+
+describe("the trace of a removed job", () => {
+  /** The keeper of another service on the same store does everything that it does now and then. */
+  const pruneElsewhere = (shop: Shop) => {
+    const runtime = { ...shop.workshop.runtime("elsewhere"), service: "other" };
+    const contract = defineService("other", {});
+    return createKeeper({ runtime, contract, tombstoneMs: 60_000 }).tick();
+  };
+  const namesInFeed = async ({ workshop }: Shop) => {
+    const names = [];
+    const { signal } = new AbortController();
+    for await (const { event } of workshop.engine.tail(null, signal, "stored"))
+      names.push(event.name);
+    return names;
+  };
+
+  it("stays until the webhooks of all services have read it", async () => {
+    const shop = new Shop();
+    const { id: webhook } = await shop.subscribe();
+    const id = await shop.workshop.create("mail");
+    await shop.workshop.cancel(id);
+    await shop.workshop.remove(id);
+    await shop.workshop.create("mail");
+    await shop.clock.advance(hourMs);
+    await pruneElsewhere(shop);
+    expect(await namesInFeed(shop)).toEqual(["deleted", "created"]);
+    await shop.webhooks.update(webhook, { enabled: false }).orThrow();
+    await pruneElsewhere(shop);
+    expect(await namesInFeed(shop)).toEqual(["created"]);
+  });
+
+  it("is not kept for a webhook that has read it, and nothing since", async () => {
+    const shop = new Shop();
+    const { receiver } = await shop.subscribe({ events: ["created"] });
+    const keeper = await shop.keeper("k1", { pruneMs: 24 * hourMs });
+    const id = await shop.workshop.create("mail");
+    await shop.until(receiver.count(1));
+    await shop.workshop.cancel(id);
+    await shop.workshop.remove(id);
+    await passHours(shop, 0.2);
+    await keeper.stop();
+    await pruneElsewhere(shop);
+    expect(await namesInFeed(shop)).toEqual([]);
   });
 });
 

@@ -3,7 +3,7 @@
  */
 import { TransactionRefused, transactionFailed } from "../../engine/errors.js";
 import type { AsyncTransaction, StatementRow } from "../../engine/transaction.js";
-import type { AsyncTransactionSource } from "./source.js";
+import { type AsyncTransactionSource, abandonedTransaction } from "./source.js";
 import { hasMethod, type Members } from "./transaction-client.js";
 
 /** What is used of a node-postgres client. */
@@ -17,6 +17,11 @@ export interface PgClient {
 /** A client that a pool lends. */
 interface PooledClient extends PgClient {
   release(error?: Error | boolean): void;
+}
+
+/** Whatever tells of a lost connection by an event. */
+interface Emitter {
+  on(event: "error", listener: () => void): unknown;
 }
 
 /** Whether a client is one of node-postgres, or a pool of them. */
@@ -75,10 +80,20 @@ type ClientOf<Pool> = Pool extends {
 export function pgTransactions<Pool extends { connect(): Promise<PgClient> }>(
   pool: Pool,
 ): AsyncTransactionSource<ClientOf<Pool>> {
+  const heard = new WeakSet<object>();
+  // A connection may be lost while nobody asks anything of it. Where nobody hears of that either, it ends the process, and
+  // whoever uses the client is told by the next statement.
+  const hear = (emitter: object) => {
+    if (heard.has(emitter) || !hasMethod(emitter as Members, "on")) return;
+    heard.add(emitter);
+    (emitter as Emitter).on("error", () => {});
+  };
+  hear(pool);
   return {
     kind: "async",
     run: async (work) => {
       const client = (await pool.connect()) as PooledClient;
+      hear(client);
       let broken: Error | undefined;
       try {
         await client.query("BEGIN");
@@ -89,13 +104,16 @@ export function pgTransactions<Pool extends { connect(): Promise<PgClient> }>(
           if (command === "ROLLBACK") throw transactionFailed();
           return value;
         } catch (error) {
-          await client.query("ROLLBACK").catch((fault: Error) => {
-            broken = fault;
-          });
+          // The server rolls back what was open on a connection that is closed, and takes nothing more from its handler.
+          if (error === abandonedTransaction) broken = abandonedTransaction;
+          else
+            await client.query("ROLLBACK").catch((fault: Error) => {
+              broken = fault;
+            });
           throw error;
         }
       } finally {
-        // A client that could not even roll back is not lent again.
+        // A client that could not even roll back is not lent again, nor is one that somebody may still use.
         client.release(broken);
       }
     },

@@ -12,6 +12,11 @@ export type TransactionSource<Client> =
   | AsyncTransactionSource<Client>
   | SyncTransactionSource<Client>;
 
+/** What the work of a transaction fails with when its handler was abandoned, and may still use the client. */
+export const abandonedTransaction = new Error(
+  "The handler was abandoned, and its transaction is rolled back.",
+);
+
 /** A source whose client answers later, as every client of PostgreSQL does. */
 export interface AsyncTransactionSource<Client> {
   readonly kind: "async";

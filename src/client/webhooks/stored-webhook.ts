@@ -4,6 +4,7 @@
  */
 import type { EventName, JobEvent } from "../../core/event.js";
 import type { Json } from "../../core/json.js";
+import type { Engine } from "../../engine/engine.js";
 import { recordId, type StoredRecord } from "../../engine/record.js";
 import type { Runtime } from "../runtime.js";
 
@@ -80,7 +81,7 @@ export interface PlacedWebhook {
 export async function listWebhooks({
   engine,
   service,
-}: Runtime): Promise<readonly PlacedWebhook[]> {
+}: Pick<Runtime, "engine" | "service">): Promise<readonly PlacedWebhook[]> {
   const ask = { prefix: recordId.webhooks(service), limit: webhooksMax };
   const records = await engine.query("records", ask);
   return records.flatMap((record) => readWebhook(record) ?? []);
@@ -97,12 +98,28 @@ export async function findWebhook(
 
 /** How far a webhook has come, with the version of the record. */
 export async function findProgress(
-  { engine, service }: Runtime,
+  { engine, service }: Pick<Runtime, "engine" | "service">,
   id: string,
 ): Promise<{ readonly progress: WebhookProgress; readonly version: number } | null> {
   const [record] = await engine.records([recordId.cursor(service, id)]);
   if (!record || !isKnown(record)) return null;
   return { progress: record.body as unknown as WebhookProgress, version: record.version };
+}
+
+/**
+ * The time up to which every enabled webhook has read, of whatever service, as far as their records tell: what a store
+ * forgets, it forgets for all of them.
+ */
+export async function readByAll(engine: Engine): Promise<number> {
+  const services = await engine.query("recordOwners", { prefix: recordId.webhooks() });
+  let readUntil = Number.POSITIVE_INFINITY;
+  for (const service of services) {
+    for (const { webhook } of await listWebhooks({ engine, service })) {
+      const found = webhook.enabled ? await findProgress({ engine, service }, webhook.id) : null;
+      readUntil = Math.min(readUntil, found?.progress.readUntil ?? Number.POSITIVE_INFINITY);
+    }
+  }
+  return readUntil;
 }
 
 /** The write that puts a webhook in the place of the one that was read; version 0 means that there was none. */

@@ -17,6 +17,33 @@ export const claimOrderCases = concern("claim order", [
     },
   },
   {
+    name: "what is above the usual priority goes first, and what is below it last, one at a time",
+    async run(env) {
+      // A worker that has found nothing may look otherwise than one that has just found something.
+      for (const isIdle of [false, true]) {
+        if (isIdle) await env.nothingClaimable();
+        const low = await env.create({ priority: -1 });
+        const normal = await env.create({ priority: 0 });
+        const high = await env.create({ priority: 1 });
+        const order: string[] = [];
+        for (let turn = 0; turn < 3; turn++) order.push((await env.claimOne()).id);
+        assert.deepEqual(order, [high.id, normal.id, low.id]);
+      }
+    },
+  },
+  {
+    name: "what is above the usual priority goes first, and what is below it last, in one claim",
+    async run(env) {
+      for (const isIdle of [false, true]) {
+        if (isIdle) await env.nothingClaimable();
+        const low = await env.create({ priority: -1 });
+        const normal = await env.create({ priority: 0 });
+        const high = await env.create({ priority: 1 });
+        assert.deepEqual(ids(await env.claim()), [high.id, normal.id, low.id]);
+      }
+    },
+  },
+  {
     name: "at the same priority the earlier run time goes first, then the lower id",
     needs: ["strictPriority"],
     async run(env) {

@@ -46,6 +46,20 @@ function forcedCancel(env: Environment, keyed = true, lane: LaneAsk = {}) {
   return endedFromOutside(env, keyed, lane, { command: "cancel", force: true });
 }
 
+/** A limit that was renewed now stays taken until that lease lapses, and then is the next one's. */
+async function staysTaken(
+  env: Environment,
+  lane: LaneAsk,
+  next: Job,
+  meanwhile = async () => {},
+): Promise<void> {
+  env.clock.advance(leaseMs - 1);
+  await env.nothingClaimable(lane);
+  await meanwhile();
+  env.clock.advance(1);
+  assert.deepEqual(ids(await env.claim(lane)), [next.id]);
+}
+
 /** The note of a worker that came back with an outcome and found the job ended. */
 async function confirm(env: Environment, job: Job, token = job.token): Promise<void> {
   const current = await env.load(job.id);
@@ -98,10 +112,21 @@ export const endedSlotCases = concern("slots of ended jobs", [
       env.clock.advance(leaseMs - 2);
       const [renewed] = await env.engine.renew([{ job, token: job.token, leaseMs }]);
       assert.deepEqual(renewed, { outcome: "ended", state: "cancelled" });
-      env.clock.advance(leaseMs - 1);
-      await env.nothingClaimable(limit.lane);
-      env.clock.advance(1);
-      assert.deepEqual(ids(await env.claim(limit.lane)), [next.id]);
+      await staysTaken(env, limit.lane, next);
+    },
+  })),
+  ...limits.map((limit) => ({
+    name: `a worker that renews a deleted job keeps the ${limit.name} and the id taken`,
+    async run(env: Environment) {
+      const wish = { command: "delete", reason: "test", force: true } as const;
+      const { job, next } = await endedFromOutside(env, limit.keyed, limit.lane, wish);
+      env.clock.advance(leaseMs - 2);
+      const [renewed] = await env.engine.renew([{ job, token: job.token, leaseMs }]);
+      assert.deepEqual(renewed, { outcome: "lost", state: null });
+      await staysTaken(env, limit.lane, next, async () => {
+        const again = env.creation({ id: job.id });
+        assert.deepEqual(await env.append(again), { outcome: "exists" });
+      });
     },
   })),
   {

@@ -100,6 +100,20 @@ export const viewCases = concern("views", [
     },
   },
   {
+    name: "a key that no job was ever decided under is not shown",
+    needs: ["immediateViews"],
+    async run(env) {
+      const key = env.key("k");
+      const blockers = [{ jobId: "nobody", onBadEnd: "unreachable" as const }];
+      const { outcome } = await env.append(env.creation({ key, blockers }));
+      assert.equal(outcome, "bad_blocker");
+      assert.equal(await env.engine.query("key", { hash: key.hash }), null);
+      assert.equal((await env.engine.query("keys", {})).count, 0);
+      await env.create({ key });
+      assert.equal((await env.keyRow(key)).key, key.key);
+    },
+  },
+  {
     name: "a job knows how many come before it",
     needs: ["immediateViews", "strictPriority"],
     async run(env) {

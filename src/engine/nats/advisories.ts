@@ -11,7 +11,8 @@ import type { Log } from "./log.js";
 import type { Port, StoredMessage } from "./port.js";
 import type { Subjects } from "./subjects.js";
 
-/** How many advisories one look acts on, and how many messages it removes that are none. */
+/** How many messages one look reads, how many advisories it acts on, and how many messages it removes that are none. */
+const readMax = 1_000;
 const actMax = 500;
 
 /** How long the ticket that an advisory names is waited for; it may have been removed with its job. */
@@ -42,20 +43,26 @@ export interface AdvisoriesContext {
 /** The advisories of a deployment. */
 export class Advisories {
   readonly #context: AdvisoriesContext;
+  /** The position of the last message that was looked at for a service, unless all were. */
+  readonly #lookedAt = new Map<string | null, number>();
 
   constructor(context: AdvisoriesContext) {
     this.#context = context;
   }
 
-  /** Ends the jobs of a service, or of all, whose tickets were offered too often. Only who may see all of a deployment can. */
+  /**
+   * Ends the jobs of a service, or of all, whose tickets were offered too often. Only who may see all of a deployment can. Each
+   * look goes on where the last one ended, and begins again with the first message after the last.
+   */
   async act(service: string | null): Promise<void> {
     const { port, subjects } = this.#context;
     if (subjects.scope !== undefined) return;
     const start = service === null ? "" : `${tokenOf(service)}~`;
-    const found = (await port.read("advisories", ">")).map((message) => ({
-      seq: message.seq,
-      advisory: advisoryOf(message),
-    }));
+    const after = this.#lookedAt.get(service) ?? 0;
+    const messages = await port.read("advisories", ">", { after, limit: readMax });
+    if (messages.length < readMax) this.#lookedAt.delete(service);
+    else this.#lookedAt.set(service, messages.at(-1)?.seq ?? 0);
+    const found = messages.map((message) => ({ seq: message.seq, advisory: advisoryOf(message) }));
     // What is no advisory is in nobody's way, also where this user may not remove it.
     const strange = found.filter(({ advisory }) => advisory === null).map(({ seq }) => seq);
     await port.remove("advisories", strange.slice(0, actMax)).catch(() => {});

@@ -8,9 +8,12 @@ import type { AppendOutcome } from "../engine.js";
 
 /** How jobs and the current jobs of chains are found. */
 export interface Finder {
-  readonly job: (id: string) => Promise<Job | null>;
+  readonly jobs: (ids: readonly string[]) => Promise<readonly (Job | null)[]>;
   readonly chain: (id: string) => Promise<Job | null>;
 }
+
+/** How many jobs and chains are looked behind at once. */
+const walkMax = 100;
 
 type Refusal = Extract<AppendOutcome, { outcome: "bad_blocker" }>;
 
@@ -20,10 +23,10 @@ export async function blockerRefusal(
   { jobId, blockers, chainId }: EventOf<"created">,
 ): Promise<Refusal | null> {
   for (const isChain of [false, true]) {
-    for (const blocker of blockers) {
-      if ((blocker.chain ?? false) !== isChain || (await blockingJob(finder, blocker))) continue;
-      return { outcome: "bad_blocker", reason: "missing", blockerId: blocker.jobId };
-    }
+    const asked = blockers.filter(({ chain = false }) => chain === isChain);
+    const found = await blockingJobs(finder, isChain, asked);
+    const missing = asked.find((_, place) => !found[place]);
+    if (missing) return { outcome: "bad_blocker", reason: "missing", blockerId: missing.jobId };
   }
   if (chainId === undefined) return null;
   // Nobody can wait for a chain that begins with this job.
@@ -38,15 +41,23 @@ async function circleRefusal(
   chainId: string,
 ): Promise<Refusal | null> {
   const walk = new CircleWalk(chainId, blockers);
-  for (let [next] = walk.next(1); next !== undefined; [next] = walk.next(1)) {
-    const job = await blockingJob(finder, next);
-    if (job === null || isEnded(job.state)) continue;
-    for (const further of job.blockers) walk.reach(further, next.via);
+  for (let next = walk.next(walkMax); next.length > 0; next = walk.next(walkMax)) {
+    const jobs = await blockingJobs(finder, next[0]?.chain ?? false, next);
+    for (const [place, { via }] of next.entries()) {
+      const job = jobs[place];
+      if (!job || isEnded(job.state)) continue;
+      for (const further of job.blockers) walk.reach(further, via);
+    }
   }
   return walk.refusal && { outcome: "bad_blocker", ...walk.refusal };
 }
 
-/** The job that a blocker stands for: the job itself, or the one that its chain has come to. */
-function blockingJob(finder: Finder, { jobId, chain }: Blocking): Promise<Job | null> {
-  return chain ? finder.chain(jobId) : finder.job(jobId);
+/** The jobs that blockers of one kind stand for: the jobs themselves, or those that their chains have come to. */
+function blockingJobs(
+  finder: Finder,
+  areChains: boolean,
+  blockers: readonly Blocking[],
+): Promise<readonly (Job | null)[]> {
+  const ids = blockers.map(({ jobId }) => jobId);
+  return areChains ? Promise.all(ids.map(finder.chain)) : finder.jobs(ids);
 }

@@ -5,12 +5,13 @@
  */
 import type { AppendOutcome, Change } from "../engine.js";
 import type { StoredRecord } from "../record.js";
-import { casRoundsMax } from "./record-lines.js";
+import { casRoundsMax, type Rest, restMs } from "./record-lines.js";
 import type { PlacedRecord, Records } from "./records.js";
 import { type RefusalContext, refuseCreation } from "./refusal.js";
 
-/** How often it is looked whether the job of a record has come. */
+/** How often it is looked whether the job of a record has come, and the longest rest between two looks. */
 const looksMax = 20;
+const lookRestMaxMs = 100;
 
 /** How often a change begins anew because somebody was in between. */
 const roundsMax = 50;
@@ -18,6 +19,7 @@ const roundsMax = 50;
 /** What bound records need of the engine. */
 export interface BoundRecordsContext extends RefusalContext {
   readonly records: Records;
+  readonly rest: Rest;
 }
 
 /** What a change to an event that has records gave: an outcome, or that it must begin anew. */
@@ -95,7 +97,7 @@ async function settled(
   service: string,
   id: string,
 ): Promise<PlacedRecord> {
-  const { records, log } = context;
+  const { records, log, rest } = context;
   for (let round = 0; round < casRoundsMax; round++) {
     const seen = await records.get(id);
     if (seen.ahead === undefined) return seen;
@@ -103,7 +105,10 @@ async function settled(
     const isElsewhere = job !== null && job.service !== service;
     if (existed && !isElsewhere) return seen;
     // Whoever wrote it may be about to create the job.
-    if (round < looksMax) continue;
+    if (round < looksMax) {
+      await rest(restMs(round, lookRestMaxMs));
+      continue;
+    }
     if (isElsewhere || (await refuseCreation(context, service, seen.ahead, lastSeq)))
       await records.put(id, seen, null);
   }

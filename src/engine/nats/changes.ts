@@ -19,11 +19,12 @@ import { deleting, type LoggedJob, messageOf, type ReadJob } from "./entry.js";
 import { isRefusedForSure } from "./faults.js";
 import { keepFollowUp } from "./follow-ups.js";
 import type { Held } from "./held.js";
-import { heldRecordId } from "./held-deleted.js";
+import { type HeldDeleted, heldRecordId, lapsesAt } from "./held-deleted.js";
 import type { Appended } from "./log.js";
 import type { EngineParts } from "./parts.js";
 import { PlainChanges } from "./plain.js";
 import type { Publication } from "./port.js";
+import type { Rest } from "./record-lines.js";
 import { removeLog } from "./removal.js";
 
 /** Who moves a job on: the worker that holds it, or anybody else. */
@@ -41,6 +42,7 @@ export interface ChangesContext extends EngineParts, CreatingContext {
   readonly held: Held;
   /** The name under which this process writes what follows from what others did. */
   readonly actor: JobEvent["actor"];
+  readonly rest: Rest;
 }
 
 /** The appends of a process. */
@@ -109,7 +111,8 @@ export class Changes {
   async #create(event: EventOf<"created">, change: Change): Promise<BoundOutcome> {
     const isBound = hasRecords(change);
     let lastSeq = 0;
-    if (event.key || event.blockers.length > 0 || isBound) {
+    const mayBeTaken = event.blockers.length > 0 && !change.isFresh;
+    if (event.key || mayBeTaken || isBound) {
       const known = await this.#creating.freeId(event);
       if (known === null) return exists;
       lastSeq = known;
@@ -190,15 +193,18 @@ export class Changes {
   ): Promise<{ readonly publication: Publication; readonly forget: () => Promise<void> }> {
     const { log, records, now } = this.#context;
     const items = [...first, ...then.flatMap((create) => create.items)];
-    const isKept = change.follow !== undefined && !log.isAtomic;
-    const forget = isKept ? await keepFollowUp(records, change, now()) : async () => {};
+    let isTogether = true;
+    let forget = async () => {};
+    const apart = async () => {
+      isTogether = false;
+      if (change.follow !== undefined) forget = await keepFollowUp(records, change, now());
+    };
     try {
-      const publication = await log.appendAll(items);
+      const publication = await log.appendAll(items, apart);
       if (publication.outcome !== "stored") await forget();
       return { publication, forget };
     } catch (error) {
-      const isNothingStored = items.length === 1 || log.isAtomic;
-      if (isNothingStored && isRefusedForSure(error)) await withdrawAll(then);
+      if (isTogether && isRefusedForSure(error)) await withdrawAll(then);
       throw error;
     }
   }
@@ -246,17 +252,14 @@ export class Changes {
   async #holdDeleted({ job, starts }: LoggedJob, until: number): Promise<void> {
     if (!job) return;
     const { token, service, type, key } = job;
-    const body = {
-      token,
-      until,
-      type,
-      caps: [...(starts.get(token)?.caps ?? [])],
-      ...(key && { key: { ...key } }),
-    };
-    await this.#context.records.update(heldRecordId(service, job.id), () => ({
-      body,
-      extra: undefined,
-    }));
+    const caps = [...(starts.get(token)?.caps ?? [])];
+    const body: HeldDeleted = { token, until, type, caps, ...(key && { key: { ...key } }) };
+    const id = heldRecordId(service, job.id);
+    await this.#context.records.update<HeldDeleted, void>(
+      id,
+      () => ({ body, extra: undefined }),
+      lapsesAt,
+    );
   }
 
   /** Everything that follows from a change that was stored. */

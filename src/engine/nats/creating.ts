@@ -6,6 +6,7 @@ import { refusedContinuation } from "../../core/chains.js";
 import type { EventOf, JobEvent } from "../../core/event.js";
 import { evolve } from "../../core/evolve.js";
 import { isEnded, type Job } from "../../core/job.js";
+import { type BatchAnswer, Batcher } from "../batching.js";
 import type { AppendOutcome, Change, WakeTopic } from "../engine.js";
 import { blockerRefusal } from "./blockers.js";
 import { messageOf } from "./entry.js";
@@ -32,12 +33,22 @@ export interface PreparedCreate {
 
 const exists: AppendOutcome = { outcome: "exists" };
 
+/** How many blockers are looked for together. */
+const findMax = 1_000;
+
 /** Gets creates ready. */
 export class Creating {
   readonly #context: CreatingContext;
+  /** Looks for blockers. Creates of one call often wait for the same. */
+  readonly #blockers: Batcher<readonly string[], readonly (Job | null)[]>;
 
   constructor(context: CreatingContext) {
     this.#context = context;
+    this.#blockers = new Batcher((asked) => this.#find(asked), {
+      weightMax: findMax,
+      weigh: (ids) => ids.length,
+      inFlightMax: 1,
+    });
   }
 
   /**
@@ -97,8 +108,18 @@ export class Creating {
 
   /** What is wrong with the blockers of a create. */
   blockerRefusal(event: EventOf<"created">): Promise<AppendOutcome | null> {
-    const job = async (id: string) => (await this.#context.log.load(id)).job;
-    return blockerRefusal({ job, chain: this.#context.currentOfChain }, event);
+    const jobs = (ids: readonly string[]) => this.#blockers.call(ids);
+    return blockerRefusal({ jobs, chain: this.#context.currentOfChain }, event);
+  }
+
+  /** Looks for each job once, whoever asks for it. */
+  async #find(
+    asked: readonly (readonly string[])[],
+  ): Promise<readonly BatchAnswer<readonly (Job | null)[]>[]> {
+    const ids = [...new Set(asked.flat())];
+    const jobs = await this.#context.log.loadJobs(ids);
+    const found = new Map(ids.map((id, place) => [id, jobs[place] ?? null]));
+    return asked.map((some) => ({ answer: some.map((id) => found.get(id) ?? null) }));
   }
 
   /**
@@ -122,16 +143,28 @@ export class Creating {
         prepared.push(create);
         continue;
       }
-      // It happens to the job that was created just before, in the same batch, which nobody else knows yet.
+      // It happens to the job that was created just before, in the same batch where the server takes such.
       const message = messageOf(subjects.event(event), event);
       const last = prepared.at(-1);
-      if (last)
+      if (last) {
+        const items = isEnded(event.state) ? this.#withoutTicket(last) : last.items;
         prepared[prepared.length - 1] = {
           ...last,
-          items: [...last.items, { jobId: event.jobId, message }],
+          items: [...items, { jobId: event.jobId, message }],
         };
+      }
     }
     return prepared;
+  }
+
+  /** A job that ends as soon as it is there is offered to nobody: without batches a worker could start it before. */
+  #withoutTicket({ items, created }: PreparedCreate): readonly Appended[] {
+    const { subjects } = this.#context;
+    return items.map((item) => {
+      const { expect } = item.message;
+      if (expect === undefined) return item;
+      return { ...item, message: messageOf(subjects.event(created), created, expect) };
+    });
   }
 
   /** Does what follows from creates that are stored. */

@@ -26,6 +26,7 @@ import type {
 import { StoreClosed, transactionsNotSupported } from "../errors.js";
 import { eventOf, unreadable } from "../event-text.js";
 import { feedPosition } from "../feed-position.js";
+import { type Logger, silentLogger } from "../logger.js";
 import type { Projection, ProjectionStatus } from "../projection/projection.js";
 import type { Queries, QueryName } from "../query.js";
 import { type RecordWrite, recordId, type StoredRecord, type SwapOutcome } from "../record.js";
@@ -34,6 +35,9 @@ import { Advisories } from "./advisories.js";
 import { Caps } from "./caps.js";
 import { type ChangedBy, Changes } from "./changes.js";
 import { Claims } from "./claim.js";
+import { ForgottenRecords, MissedDeletions } from "./forgotten.js";
+import { GivenOut } from "./given-out.js";
+import { inGroups } from "./groups.js";
 import { Held } from "./held.js";
 import { Keys } from "./keys.js";
 import { Leases } from "./leases.js";
@@ -71,13 +75,14 @@ export interface NatsParts {
   readonly url: string;
   readonly port: Port;
   readonly subjects: Subjects;
-  readonly topology: Pick<Topology, "recordsBucket" | "atomicBatches" | "replicas">;
+  readonly topology: Pick<Topology, "recordsBucket" | "atomicBatches" | "replicas" | "identity">;
   readonly clock: ServerClock;
   readonly openProjection: () => Promise<Projection>;
   /** Tells this process from all others, and begins the ids of events that it writes itself. */
   readonly session: string;
   /** Waits while others are in the way; by the machine's own clock where nothing else is given. */
   readonly rest?: Rest;
+  readonly logger?: Logger;
 }
 
 /** The engine over a port. */
@@ -91,6 +96,7 @@ export class NatsEngine implements Engine {
   readonly #subjects: Subjects;
   readonly #log: Log;
   readonly #records: Records;
+  readonly #forgotten: ForgottenRecords;
   readonly #leases: Leases;
   readonly #caps: Caps;
   readonly #keys: Keys;
@@ -111,7 +117,7 @@ export class NatsEngine implements Engine {
 
   constructor(given: NatsParts) {
     const { url, port, subjects, topology, clock, openProjection: open, session } = given;
-    const { rest = machineRest } = given;
+    const { rest = machineRest, logger = silentLogger } = given;
     this.url = url;
     if (subjects.scope !== undefined) this.scope = subjects.scope;
     this.#session = session;
@@ -123,7 +129,8 @@ export class NatsEngine implements Engine {
     const [claimNews, tendNews, endNews] = [new News(), new News(none), new News(none)];
     const monotonic = () => clock.monotonic();
     const own = () => (topology.replicas > 1 ? new OwnWrites(monotonic) : null);
-    const { atomicBatches: isAtomic, recordsBucket: bucket } = topology;
+    const { atomicBatches, recordsBucket: bucket } = topology;
+    const isAtomic = () => atomicBatches && port.takesBatches !== false;
     this.#log = new Log({ port, subjects, isAtomic, monotonic, rest, own: own() });
     const { scope } = subjects;
     this.#records = new Records({ url, port, rest, bucket, scope, now, own: own() });
@@ -155,9 +162,13 @@ export class NatsEngine implements Engine {
     const keys = new Keys({ ...parts, actor });
     this.#keys = keys;
     const followUp: Changes["followUp"] = (id, follow) => this.#changes.followUp(id, follow);
-    const repair = new Repair({ ...parts, keys, actor, followUp });
+    const givenOut = new GivenOut(parts);
+    const repair = new Repair({ ...parts, keys, actor, followUp, givenOut });
     const observe: Repair["observe"] = (told, seq) => repair.observe(told, seq);
-    const readModel = new ReadModel({ ...parts, url, keys, clock, observe, open, endNews });
+    this.#forgotten = new ForgottenRecords(this.#records, topology.identity);
+    const missed = new MissedDeletions(() => this.#forgotten.read(scope));
+    const view = { keys, clock, observe, open, endNews, logger, missed };
+    const readModel = new ReadModel({ ...parts, ...view, url });
     this.#readModel = readModel;
     const currentOfChain = (chainId: string) => readModel.currentOfChain(chainId);
     this.#changes = new Changes({ ...parts, keys, actor, currentOfChain });
@@ -187,6 +198,7 @@ export class NatsEngine implements Engine {
       ...parts,
       keys,
       repair,
+      givenOut,
       advisories: this.#advisories,
       projection: (isTold) => readModel.forKeeper(isTold),
       news: tendNews,
@@ -250,6 +262,7 @@ export class NatsEngine implements Engine {
       leases: this.#leases,
       caps: this.#caps,
       keys: this.#keys,
+      records: this.#records,
       held: this.#held,
       now: () => this.now(),
       renewed: (leases: Parameters<ReadModel["renewed"]>[0]) => this.#readModel.renewed(leases),
@@ -359,7 +372,10 @@ export class NatsEngine implements Engine {
   async prune(before: number): Promise<number> {
     // Who may see one service only may not remove messages; an engine without that limit does it for all.
     if (this.#subjects.scope !== undefined) return 0;
-    const parts = { port: this.#port, log: this.#log, subjects: this.#subjects };
+    const parts = {
+      ...{ port: this.#port, log: this.#log, subjects: this.#subjects },
+      ...{ forgotten: this.#forgotten, now: () => this.now() },
+    };
     return this.#call(async () => {
       const forgotten = await forgetDeletions(parts, before);
       // Who removes what is old also acts on advisories, because keepers that see one service only cannot.
@@ -379,6 +395,7 @@ export class NatsEngine implements Engine {
 
   async #close(): Promise<void> {
     this.#port.hurry();
+    this.#readModel.hurry();
     await Promise.allSettled(this.#calls);
     this.#stop.abort();
     this.#clock.stop();
@@ -389,21 +406,16 @@ export class NatsEngine implements Engine {
     await this.#port.close();
   }
 
-  /** Changes go together, but for those that may speak of others of the same call: these wait for what is before them. */
+  /** Changes go together, but for those that speak of others of the same call: these wait for what is before them. */
   async #appendAll(
     changes: readonly Change[],
     by: (change: Change) => ChangedBy,
   ): Promise<readonly AppendOutcome[]> {
-    if (!changes.some(speaksOfOthers)) return this.#changes.appendEach(changes, by);
-    const outcomes: Promise<AppendOutcome>[] = [];
-    for (const change of changes) {
-      const isAlone = speaksOfOthers(change);
-      if (isAlone) await Promise.all(outcomes);
-      const outcome = this.#changes.append(change, by(change));
-      outcomes.push(outcome);
-      if (isAlone) await outcome;
-    }
-    return Promise.all(outcomes);
+    const [first = [], ...rest] = inGroups(changes);
+    if (rest.length === 0) return this.#changes.appendEach(first, by);
+    const outcomes = [...(await this.#changes.appendEach(first, by))];
+    for (const group of rest) outcomes.push(...(await this.#changes.appendEach(group, by)));
+    return outcomes;
   }
 
   /** Carries out a call, which is waited for when the engine is closed. */
@@ -426,9 +438,4 @@ export class NatsEngine implements Engine {
     const message = `The store ${this.url} was closed; connect again to use it.`;
     throw new StoreClosed({ message, url: this.url });
   }
-}
-
-/** Whether a change has blockers or continuations, which may be other jobs of the same call. */
-function speaksOfOthers({ event, follow }: Change): boolean {
-  return follow !== undefined || (event.name === "created" && event.blockers.length > 0);
 }

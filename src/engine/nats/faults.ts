@@ -21,6 +21,7 @@ export interface ApiError {
 const code = {
   notEnabled: 10076,
   notEnabledForAccount: 10039,
+  accountLimitReached: 10002,
   insufficientResources: 10023,
   memoryExceeded: 10028,
   storageExceeded: 10047,
@@ -35,6 +36,7 @@ const code = {
 } as const;
 
 const full: ReadonlySet<number> = new Set([
+  code.accountLimitReached,
   code.insufficientResources,
   code.memoryExceeded,
   code.storageExceeded,
@@ -63,8 +65,9 @@ export function mayPass(fault: unknown): boolean {
 }
 
 /**
- * Refusals of a message after which nothing of it can come: it was never sent, or it breaks a limit of the stream, which
- * every replica finds alike. A disk that is full may be so at one replica only, while the others go on to store.
+ * Refusals of a message after which nothing of it can come: it was never sent, its user may not send it, it breaks a limit of
+ * the stream, which every replica finds alike, or one of the account, which is looked at before anything is stored or proposed.
+ * A disk that is full may be so at one replica only, while the others go on to store.
  */
 const certain = new WeakSet<object>();
 
@@ -94,7 +97,9 @@ const serverSizeCode = String(code.messageTooLarge);
 /** The fault that an answer of the API tells of. */
 export function apiFault(error: ApiError, url: string): StoreError {
   const fault = faultOf(error, url);
-  const isLimit = /maximum (messages|bytes)/i.test(error.description ?? "");
+  const isLimit =
+    error.err_code === code.accountLimitReached ||
+    /maximum (messages|bytes)/i.test(error.description ?? "");
   return isLimit || isTooLarge(fault) ? certainly(fault) : fault;
 }
 
@@ -122,12 +127,20 @@ function faultOf(error: ApiError, url: string): StoreError {
   return new StoreFailed({ url, message: `NATS refused: ${said}.`, code: String(number) });
 }
 
-/** The fault of a consumer that can neither be made nor taken as it is. What may be over in a moment stays as it is. */
-export function consumerFault(fault: StoreError, stream: string, consumer: string): StoreError {
+/**
+ * The fault of a consumer that can neither be made nor taken as it is, with what is wrong with one that is there. What may be
+ * over in a moment stays as it is.
+ */
+export function consumerFault(
+  fault: StoreError,
+  stream: string,
+  consumer: string,
+  flaw: string | null,
+): StoreError {
   if (mayPass(fault)) return fault;
   const { url } = fault;
   const what = `The consumer ${consumer} of the stream ${stream} cannot be used, and without it no job of its lane is claimed.`;
-  const message = `${what} ${fault.message}`;
+  const message = `${what} ${flaw === null ? "" : `${flaw} `}${fault.message}`;
   if (StoreUnavailable.is(fault)) return new StoreUnavailable({ url, message });
   if (StoreFull.is(fault)) return new StoreFull({ url, message });
   if (!StoreFailed.is(fault)) return fault;
@@ -184,10 +197,12 @@ export function thrownFault(error: unknown, url: string): StoreError {
       );
     case "PermissionViolationError":
     case "AuthorizationError":
-      return new StoreUnavailable({
-        url,
-        message: `The NATS server does not permit this (${said}). Grant what the service needs, or use another user.`,
-      });
+      return certainly(
+        new StoreUnavailable({
+          url,
+          message: `The NATS server does not permit this (${said}). Grant what the service needs, or use another user.`,
+        }),
+      );
     case "NoRespondersError":
     case "RequestError":
       return passingFault(

@@ -1,7 +1,9 @@
 /**
  * Taking tickets from consumers. An inbox that was emptied serves the next fetch, because a server has to be told of
- * every new one and of its end.
+ * every new one and of its end. A consumer that does not answer is not waited for again and again, and what it gives out when
+ * nobody waits any more is given back.
  */
+import { type Clock, systemClock } from "../clock.js";
 import type { Incoming } from "./incoming.js";
 import type { Delivery } from "./port.js";
 import { statusOf } from "./raw-headers.js";
@@ -13,8 +15,12 @@ import type { Sender } from "./sending.js";
 /** How long the answer to a fetch is waited for, besides the time that the server may take. */
 const fetchTimeoutMs = 5_000;
 
-/** How many inboxes wait for the next fetch. */
+/** The same where a consumer did not answer the last time, until it does: others have jobs for whoever waits. */
+const silentTimeoutMs = 250;
+
+/** How many inboxes wait for the next fetch, and how many for answers that are late. */
 const idleMax = 64;
+const lateMax = 64;
 
 /** The status of a request that nobody was there to answer. */
 const noResponders = 503;
@@ -25,12 +31,17 @@ export interface FetchingFrom {
   readonly sender: Sender;
   readonly requests: Requests;
   readonly newInbox: () => string;
+  /** Calls after a while; by the machine's own clock where nothing else is given. */
+  readonly after?: Clock["after"];
 }
 
-/** A fetch that is under way. */
+/** A fetch that is under way, or one that nobody waits for any more. */
 interface Fetch {
-  readonly limit: number;
-  readonly deliveries: Delivery[];
+  /** Where it was asked for. */
+  readonly subject: string;
+  /** How many may still come. */
+  left: number;
+  readonly take: (delivery: Delivery) => void;
   /** It has all that comes. */
   readonly finish: () => void;
   /** The consumer is not there. */
@@ -48,10 +59,16 @@ interface Inbox {
 /** The fetches of a process. */
 export class Fetches {
   readonly #from: FetchingFrom;
+  readonly #after: Clock["after"];
   readonly #idle: Inbox[] = [];
+  /** Those to which an answer may still come that nobody waits for, the oldest first. */
+  readonly #late = new Set<Inbox>();
+  /** Where nothing was answered the last time. */
+  readonly #silent = new Set<string>();
 
   constructor(from: FetchingFrom) {
     this.#from = from;
+    this.#after = from.after ?? systemClock.after;
   }
 
   /**
@@ -64,19 +81,21 @@ export class Fetches {
     return new Promise((resolve, reject) => {
       const deliveries: Delivery[] = [];
       const end = () => {
-        clearTimeout(timer);
+        callOff();
         forget();
         inbox.fetch = null;
       };
       // What comes too late must not be taken for what the next one has asked for.
       const giveUp = () => {
         end();
-        inbox.subscription.unsubscribe();
+        this.#giveBackLate(inbox, subject, limit - deliveries.length);
         resolve(deliveries);
       };
-      const timer = setTimeout(giveUp, fetchTimeoutMs + waitMs);
-      // The connection keeps the process alive as long as anybody can wait for an answer.
-      timer.unref();
+      const timeoutMs = this.#silent.has(subject) ? silentTimeoutMs : fetchTimeoutMs;
+      const callOff = this.#after(timeoutMs + waitMs, () => {
+        if (deliveries.length === 0) this.#silent.add(subject);
+        giveUp();
+      });
       const forget = requests.onLost(giveUp);
       const over = (given: readonly Delivery[] | null) => {
         end();
@@ -85,8 +104,9 @@ export class Fetches {
         resolve(given);
       };
       inbox.fetch = {
-        limit,
-        deliveries,
+        subject,
+        left: limit,
+        take: (delivery) => void deliveries.push(delivery),
         finish: () => over(deliveries),
         miss: () => over(null),
         fail: (error) => {
@@ -104,13 +124,30 @@ export class Fetches {
   #newInbox(): Inbox {
     const name = this.#from.newInbox();
     const heard = (message: Incoming) => {
-      if (inbox.fetch !== null) take(inbox.fetch, message);
+      if (inbox.fetch === null) return;
+      if (this.#silent.size > 0) this.#silent.delete(inbox.fetch.subject);
+      take(inbox.fetch, message);
     };
     const subscription = this.#from.receiver.subscribe(name, heard, (error) =>
       this.#lose(inbox, error),
     );
     const inbox: Inbox = { name, subscription, fetch: null };
     return inbox;
+  }
+
+  /** Has an inbox give back what comes to it from now on, so that nobody waits until it is offered again by itself. */
+  #giveBackLate(inbox: Inbox, subject: string, left: number): void {
+    const { sender } = this.#from;
+    const over = () => {
+      this.#late.delete(inbox);
+      inbox.fetch = null;
+      inbox.subscription.unsubscribe();
+    };
+    const take = ({ reply }: Delivery) => void sender.send({ subject: reply, body: "-NAK" });
+    inbox.fetch = { subject, left, take, finish: over, miss: over, fail: over };
+    this.#late.add(inbox);
+    const [oldest] = this.#late;
+    if (this.#late.size > lateMax) oldest?.fetch?.finish();
   }
 
   /** Nothing comes in there any more. */
@@ -124,8 +161,9 @@ export class Fetches {
 function take(fetch: Fetch, message: Incoming): void {
   // What the server itself says has no body, and nobody is to acknowledge it.
   if (message.hasData || message.hasReply) {
-    fetch.deliveries.push(deliveryOf(message));
-    if (fetch.deliveries.length === fetch.limit) fetch.finish();
+    fetch.take(deliveryOf(message));
+    fetch.left -= 1;
+    if (fetch.left === 0) fetch.finish();
   } else if (statusOf(message) === noResponders) fetch.miss();
   else fetch.finish();
 }

@@ -7,6 +7,7 @@ import type { Msg, NatsConnection } from "@nats-io/transport-node";
 import { type BatchAnswer, Batcher } from "../batching.js";
 import type { StoreError } from "../errors.js";
 import type { PackedEvents } from "../projection/packed.js";
+import { Batches, wrongLastSequence } from "./batches.js";
 import { type ApiError, apiFault, consumerFault, mayPass, thrownFault } from "./faults.js";
 import { Fetches } from "./fetching.js";
 import { follow, Messages, Packs } from "./following.js";
@@ -15,9 +16,11 @@ import type { NatsLibrary } from "./libraries.js";
 import type {
   Acknowledgeable,
   ConsumerConfig,
+  ConsumerProgress,
   Delivery,
   EachPublication,
   OutgoingMessage,
+  Part,
   Port,
   Publication,
   StoredMessage,
@@ -26,39 +29,30 @@ import type {
 import type { Topology } from "./provision.js";
 import { statusOf } from "./raw-headers.js";
 import { directMessage } from "./read-message.js";
-import { type ReadingFrom, readAll, readDirect, readLastOfEach } from "./reading.js";
+import { everything, type ReadingFrom, readAll, readDirect, readLastOfEach } from "./reading.js";
 import { Receiver } from "./receiving.js";
 import { Requests } from "./requests.js";
 import { Sender } from "./sending.js";
+import { takesBatches } from "./server-version.js";
+import type { StreamConfig } from "./streams.js";
+import { type FoundConsumer, flawOf, ticketConsumer } from "./ticket-consumer.js";
 
 /** For how long a question is asked again that costs nothing but time, while the server is away, and how often. */
 const patienceMs = 10_000;
 const againMs = 100;
 
+/** How many messages are removed at once. A server whose line of questions grows too long drops all of them. */
+const removeMax = 100;
+
 /** How many acknowledgements go out at once, and how many tokens of a reply tell the consumer. */
 const ackBatchMax = 1_000;
 const consumerTokens = 4;
 
-/**
- * The first message of a batch goes out at once, because the server makes files for it, which takes milliseconds. The others
- * follow in parts of so many bytes, so that the server reads the first of them while the last are got ready.
- */
-const batchPartLength = 64 * 1024;
-
 /** The status of a request for what is not there. */
 const notFound = 404;
 
-/**
- * The server's own codes for a compare that failed: against what is stored, in a cluster against what is under way,
- * and for a batch of which something is stored already.
- */
-const wrongLastSequence: ReadonlySet<number | undefined> = new Set([10071, 10164, 10201]);
-
 /** A position that no stream comes to. */
 const neverSeq = Number.MAX_SAFE_INTEGER;
-
-/** How often a message may be delivered before the advisories speak of it; retries are counted in the log instead. */
-const deliveriesMax = 1_000;
 
 /** How long the consumer is there that was asked for the time. */
 const clockOutlivesNs = 1e8;
@@ -68,6 +62,18 @@ const conflict: Publication = { outcome: "conflict" };
 interface Answer {
   readonly seq?: number;
   readonly error?: ApiError;
+}
+
+interface ConsumerInfo {
+  readonly delivered?: { readonly stream_seq?: number };
+  readonly ack_floor?: { readonly stream_seq?: number };
+  readonly config?: FoundConsumer;
+}
+
+/** A message that is to be removed. */
+interface Removal {
+  readonly subject: string;
+  readonly seq: number;
 }
 
 /** The port over a connection to a deployment. */
@@ -83,8 +89,9 @@ export class JetStreamPort implements Port {
   readonly #requests: Requests;
   readonly #fetches: Fetches;
   readonly #acks: Batcher<readonly Acknowledgeable[], void>;
+  readonly #removals: Batcher<Removal, void>;
   readonly #clockFilter: string;
-  #batches = 0;
+  readonly #batches: Batches;
 
   constructor(options: {
     readonly nats: NatsLibrary;
@@ -119,10 +126,23 @@ export class JetStreamPort implements Port {
       requests: this.#requests,
       newInbox: () => this.#nats.createInbox(this.#inboxPrefix),
     });
+    this.#batches = new Batches({
+      connection: options.connection,
+      sender: this.#sender,
+      requests: this.#requests,
+      newId: () => this.#nats.nuid.next(),
+      url: this.#url,
+      ask: () => this.#isGoodForBatches(),
+    });
     const confirm = (groups: readonly (readonly Acknowledgeable[])[]) => this.#confirm(groups);
     this.#acks = new Batcher<readonly Acknowledgeable[], void>(confirm, {
       weightMax: ackBatchMax,
       weigh: ({ length }) => length,
+    });
+    this.#removals = new Batcher<Removal, void>((removals) => this.#remove(removals), {
+      weightMax: removeMax,
+      weigh: () => 1,
+      inFlightMax: 1,
     });
     this.#clockFilter = options.clockFilter;
   }
@@ -151,27 +171,16 @@ export class JetStreamPort implements Port {
     });
   }
 
-  async publishTogether(messages: readonly OutgoingMessage[]): Promise<readonly Publication[]> {
+  get takesBatches(): boolean {
+    return this.#batches.areTaken;
+  }
+
+  async publishTogether(
+    messages: readonly OutgoingMessage[],
+  ): Promise<readonly Publication[] | null> {
     const [first] = messages;
     if (first && messages.length === 1) return [await this.publish("jobs", first)];
-    this.#batches += 1;
-    const id = `${this.#connection.info?.client_id ?? 0}-${this.#batches}-${this.#nats.nuid.next()}`;
-    const last = messages.length - 1;
-    for (const [index, message] of messages.entries()) {
-      if (index === last) break;
-      const place = `Nats-Batch-Id: ${id}\r\nNats-Batch-Sequence: ${index + 1}\r\n`;
-      this.#sender.send(message, "", -1, place);
-      this.#sender.sendEarly(index === 0 ? 1 : batchPartLength);
-    }
-    const end = messages[last];
-    if (!end) return [];
-    const place = `Nats-Batch-Id: ${id}\r\nNats-Batch-Sequence: ${messages.length}\r\nNats-Batch-Commit: 1\r\n`;
-    const answer = await this.#commit(end, place);
-    if (answer.outcome === "conflict") return messages.map(() => answer);
-    return messages.map((_, index) => ({
-      outcome: "stored",
-      seq: answer.seq - (messages.length - 1 - index),
-    }));
+    return this.#batches.publish(messages);
   }
 
   async last(stream: StreamName, filter: string): Promise<StoredMessage | null> {
@@ -197,9 +206,9 @@ export class JetStreamPort implements Port {
     });
   }
 
-  async read(stream: StreamName, filter: string): Promise<readonly StoredMessage[]> {
+  async read(stream: StreamName, filter: string, part?: Part): Promise<readonly StoredMessage[]> {
     const read = this.#readsEverything ? readDirect : readAll;
-    return this.#patiently(() => read(this.#from(stream), filter));
+    return this.#patiently(() => read(this.#from(stream), filter, part));
   }
 
   async lastOfEach(filters: readonly string[]): Promise<readonly StoredMessage[] | null> {
@@ -207,27 +216,19 @@ export class JetStreamPort implements Port {
     if (this.#readsEverything) return this.#patiently(() => readLastOfEach(from, filters));
     const [filter, ...others] = filters;
     if (filter === undefined || others.length > 0) return null;
-    return this.#patiently(() => readAll(from, filter, "last_per_subject"));
+    return this.#patiently(() => readAll(from, filter, everything, "last_per_subject"));
   }
 
-  async ensureConsumer({ name, filter, ackWaitMs }: ConsumerConfig): Promise<void> {
-    const config = {
-      name,
-      durable_name: name,
-      filter_subject: filter,
-      deliver_policy: "all",
-      ack_policy: "explicit",
-      ack_wait: ackWaitMs * 1e6,
-      max_deliver: deliveriesMax,
-      max_ack_pending: -1,
-    };
+  async ensureConsumer(config: ConsumerConfig): Promise<void> {
+    const { name, filter } = config;
     const stream = this.#topology.jobsStream;
-    const request = { stream_name: stream, config };
+    const request = { stream_name: stream, config: ticketConsumer(config) };
     const fault = await this.#faultOf(`CONSUMER.CREATE.${stream}.${name}.${filter}`, request);
     if (fault === null) return;
     // Another version may have made it otherwise, or somebody who may; a compatible one is taken as it is.
-    if (!mayPass(fault) && (await this.#isCompatible(name, filter))) return;
-    throw consumerFault(fault, stream, name);
+    const found = mayPass(fault) ? null : await this.#consumer(name);
+    const flaw = found && flawOf(found, filter);
+    if (found === null || flaw !== null) throw consumerFault(fault, stream, name, flaw);
   }
 
   /** Why something that was asked of the API was not done; `null` if it was. */
@@ -240,17 +241,13 @@ export class JetStreamPort implements Port {
     }
   }
 
-  /** Whether a consumer is there that hands out what one with this filter would. */
-  async #isCompatible(name: string, filter: string): Promise<boolean> {
+  /** A consumer as it is; `null` where there is none. Who may not even ask hears why it could not be made. */
+  async #consumer(name: string): Promise<FoundConsumer | null> {
     const subject = `CONSUMER.INFO.${this.#topology.jobsStream}.${name}`;
     try {
-      const { config } = await this.#ask<{
-        config?: { filter_subject?: string; ack_policy?: string };
-      }>(subject);
-      return config?.filter_subject === filter && config.ack_policy === "explicit";
+      return (await this.#ask<ConsumerInfo>(subject)).config ?? null;
     } catch {
-      // Who may not even ask hears why it could not be made.
-      return false;
+      return null;
     }
   }
 
@@ -263,11 +260,15 @@ export class JetStreamPort implements Port {
     }
   }
 
-  async acknowledgedUpTo(consumer: string): Promise<number | null> {
-    const { error, ack_floor } = await this.#ask<{ ack_floor?: { stream_seq?: number } }>(
-      `CONSUMER.INFO.${this.#topology.jobsStream}.${consumer}`,
-    );
-    return error ? null : (ack_floor?.stream_seq ?? 0);
+  async progressOf(consumer: string): Promise<ConsumerProgress | null> {
+    const subject = `CONSUMER.INFO.${this.#topology.jobsStream}.${consumer}`;
+    const { error, delivered, ack_floor, config } = await this.#ask<ConsumerInfo>(subject);
+    if (error) return null;
+    return {
+      deliveredUpTo: delivered?.stream_seq ?? 0,
+      acknowledgedUpTo: ack_floor?.stream_seq ?? 0,
+      ackWaitMs: (config?.ack_wait ?? 0) / 1e6,
+    };
   }
 
   async time(): Promise<number> {
@@ -340,7 +341,13 @@ export class JetStreamPort implements Port {
 
   async remove(stream: StreamName, seqs: readonly number[]): Promise<void> {
     const subject = `STREAM.MSG.DELETE.${this.#name(stream)}`;
-    await Promise.all(seqs.map((seq) => this.#ask(subject, { seq, no_erase: true })));
+    await Promise.all(seqs.map((seq) => this.#removals.call({ subject, seq })));
+  }
+
+  async #remove(removals: readonly Removal[]): Promise<readonly BatchAnswer<void>[]> {
+    const ask = ({ subject, seq }: Removal) => this.#ask(subject, { seq, no_erase: true });
+    await Promise.all(removals.map(ask));
+    return removals.map(() => ({ answer: undefined }));
   }
 
   hint(subject: string, from: string): void {
@@ -400,16 +407,14 @@ export class JetStreamPort implements Port {
     };
   }
 
-  /** Sends the last message of a batch, which stores all of it. */
-  #commit(message: OutgoingMessage, place: string): Promise<Publication> {
-    return new Promise((resolve, reject) => {
-      const answered = (answer: Incoming) => {
-        const publication = this.#publication(answer);
-        if (publication.outcome === "fault") reject(publication.error);
-        else resolve(publication);
-      };
-      const failed = (error: Error) => reject(thrownFault(error, this.#url));
-      this.#requests.send([message], { answered, failed }, place);
+  /** Whether the log takes batches and its leader handles them well; `null` where this user may not ask. */
+  async #isGoodForBatches(): Promise<boolean | null> {
+    if (!this.#readsEverything) return null;
+    const subject = `STREAM.INFO.${this.#topology.jobsStream}`;
+    return this.#patiently(async () => {
+      const { config, error } = await this.#ask<{ config?: StreamConfig }>(subject);
+      if (error) throw apiFault(error, this.#url);
+      return takesBatches(config);
     });
   }
 

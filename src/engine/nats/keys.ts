@@ -21,7 +21,7 @@ import {
 } from "./key-state.js";
 import type { Log } from "./log.js";
 import { casRoundsMax, type Rest, restMs } from "./record-lines.js";
-import type { Records } from "./records.js";
+import type { PlacedRecord, Records } from "./records.js";
 import { giveUp, moveOn, refuseCreation } from "./refusal.js";
 import type { Subjects } from "./subjects.js";
 
@@ -39,6 +39,9 @@ const vainWaitsMax = 5;
 function keyRecordId(service: string, hash: string): string {
   return `key/${service}/${hash}`;
 }
+
+/** An ended job, perhaps one that is gone, whose worker may have a place under its key. */
+type Placed = Pick<Job, "id" | "service" | "type" | "key">;
 
 /** What became of a new job under its key. */
 export type KeyedCreate =
@@ -92,14 +95,14 @@ export class Keys {
     return (record?.body ?? null) as unknown as KeyState | null;
   }
 
-  /** Whether a job has a slot of its key for its next start. */
+  /** Whether a job has a slot of its key for its next start, by what is stored, also where a copy does not show it yet. */
   async hasSlot(job: Job): Promise<boolean> {
-    const state = job.key && (await this.state(job.service, job.key.hash));
-    return (
-      state?.members.some(
-        ({ id, stands, token }) => id === job.id && stands === "slot" && token === job.token + 1,
-      ) === true
-    );
+    if (job.key === undefined) return false;
+    const { records } = this.#context;
+    const id = keyRecordId(job.service, job.key.hash);
+    const seen = await records.get(id);
+    // A ticket that is dropped because a copy is behind would be gone.
+    return showsSlot(seen, job) || showsSlot(await records.newest(id, seen), job);
   }
 
   /**
@@ -221,12 +224,12 @@ export class Keys {
   }
 
   /** The worker of an ended job has let go of it. */
-  async free(job: Job, token: number): Promise<void> {
+  async free(job: Placed, token: number): Promise<void> {
     await this.change(job, (state) => withoutHeld(state, job.id, token));
   }
 
   /** The worker of an ended job still holds it. */
-  async keepHolding(job: Job, token: number, until: number): Promise<void> {
+  async keepHolding(job: Placed, token: number, until: number): Promise<void> {
     await this.change(job, (state) => {
       const slot = state.held.find((held) => held.id === job.id && held.token === token);
       return slot && slot.until > this.#context.now() ? withHeld(state, { ...slot, until }) : state;
@@ -368,6 +371,14 @@ export class Keys {
     if (outcome === "stored") hint("ended", job.service);
     return outcome === "stored";
   }
+}
+
+/** Whether a key's record has a slot for a job's next start. */
+function showsSlot({ record }: PlacedRecord, job: Job): boolean {
+  const state = (record?.body ?? null) as unknown as KeyState | null;
+  const isItsOwn = ({ id, stands, token }: KeyMember) =>
+    id === job.id && stands === "slot" && token === job.token + 1;
+  return state?.members.some(isItsOwn) === true;
 }
 
 /** Whether a lapse lets another job take over a key. */

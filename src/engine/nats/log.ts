@@ -17,7 +17,7 @@ import type { OwnWrites } from "./own-writes.js";
 import { Pace } from "./pace.js";
 import type { EachPublication, OutgoingMessage, Port, Publication, StoredMessage } from "./port.js";
 import { ReadingBack } from "./reading-back.js";
-import { type Rest, restMs } from "./record-lines.js";
+import { lateLooksMax, type Rest, restMs } from "./record-lines.js";
 import type { Subjects } from "./subjects.js";
 
 /** How much one batch may hold: as many messages as a server takes, and so many characters. */
@@ -34,6 +34,9 @@ const partMax = 8;
 const loadMax = 100;
 
 const conflict: Publication = { outcome: "conflict" };
+
+/** Events were not taken as a batch. */
+const notTaken = new Error("The server did not take the events as a batch.");
 
 /** An event to be appended under the id of its job, or a note under an id of its own. */
 export interface Appended {
@@ -61,13 +64,13 @@ export class Log {
   /** What was asked for in this turn. */
   #asked: Asked[] = [];
   #sent = 0;
-  /** Whether an event and what follows from it are stored together or not at all. */
-  readonly isAtomic: boolean;
+  readonly #isAtomic: () => boolean;
 
   constructor(options: {
     readonly port: Port;
     readonly subjects: Subjects;
-    readonly isAtomic: boolean;
+    /** Whether the server takes atomic batches now. */
+    readonly isAtomic: () => boolean;
     /** Milliseconds that only ever grow. */
     readonly monotonic: () => number;
     /** Where the log has copies, what this process has stored, and how it waits for a copy to show it. */
@@ -78,7 +81,7 @@ export class Log {
     this.#rest = options.rest;
     this.#port = options.port;
     this.#subjects = options.subjects;
-    this.isAtomic = options.isAtomic;
+    this.#isAtomic = options.isAtomic;
     this.#readingBack = new ReadingBack({ ...options, read: (id) => this.#read(id) });
     this.#pace = new Pace(options.monotonic, options.isAtomic);
     this.#batcher = new Batcher((calls) => this.#send(calls), {
@@ -98,9 +101,9 @@ export class Log {
     return this.#sent;
   }
 
-  /** A job as its log tells it now. */
-  async load(id: string): Promise<ReadJob> {
-    const messages = await this.#read(id);
+  /** A job as its log tells it now, up to a position at least, unless that does not show: it may have been removed. */
+  async load(id: string, atLeast = 0): Promise<ReadJob> {
+    const messages = await this.#read(id, atLeast);
     return messages.length === 0 ? noJob : foldMessages(this.#subjects.prefix, messages);
   }
 
@@ -110,11 +113,13 @@ export class Log {
     return Math.max(last?.seq ?? 0, this.#own?.head ?? 0);
   }
 
-  /** All of a job's log, with whatever this process has stored in it. */
-  async #read(id: string): Promise<readonly StoredMessage[]> {
+  /** All of a job's log, with whatever this process has stored in it, or knows to lie at a position. */
+  async #read(id: string, atLeast = 0): Promise<readonly StoredMessage[]> {
     for (let looks = 0; ; looks++) {
       const messages = await readJobLog(this.#port, this.#subjects.logFilter(id));
-      if (!this.#own?.isBehind(id, messages.at(-1)?.seq ?? 0)) return messages;
+      const seq = messages.at(-1)?.seq ?? 0;
+      const isAwaited = seq < atLeast && looks < lateLooksMax;
+      if (this.#own === null || !(isAwaited || this.#own.isBehind(id, seq))) return messages;
       await this.#rest(restMs(looks));
     }
   }
@@ -245,30 +250,59 @@ export class Log {
     return Promise.all(looks);
   }
 
-  /** Appends an event and what follows from it: all or nothing, where the server can. */
-  async appendAll(items: readonly Appended[]): Promise<Publication> {
+  /**
+   * Appends an event and what follows from it: all or nothing, where the server can. Where it cannot, `apart` is called before
+   * they are stored one after the other.
+   */
+  async appendAll(
+    items: readonly Appended[],
+    apart: () => Promise<void> = async () => {},
+  ): Promise<Publication> {
     const [first, ...rest] = items;
     if (!first) return conflict;
     if (rest.length === 0) return this.append(first);
-    if (this.isAtomic) {
-      const publish = async () => {
-        const [given = conflict] = await this.#port.publishTogether(
-          items.map(({ message }) => message),
-        );
-        return given;
-      };
-      const publication = await this.#readingBack.publishing(first, publish);
-      if (publication.outcome === "stored" && this.#own) {
-        // They lie one behind the other, also where the first was found by reading.
-        const { seq } = publication;
-        const all = items.map((_, place) => ({ outcome: "stored", seq: seq + place }) as const);
-        this.#remember(items, all);
-      }
-      return publication;
-    }
+    const together = this.#isAtomic() ? await this.#appendTogether(first, items) : null;
+    if (together !== null) return together;
+    await apart();
     const publication = await this.append(first);
-    if (publication.outcome === "stored") for (const item of rest) await this.append(item);
+    let before = { item: first, publication };
+    for (const item of publication.outcome === "stored" ? rest : [])
+      before = { item, publication: await this.#appendBehind(item, before) };
     return publication;
+  }
+
+  /** Appends events as one batch; gives `null` where the server did not take them as one. */
+  async #appendTogether(first: Appended, items: readonly Appended[]): Promise<Publication | null> {
+    const publish = async () => {
+      const given = await this.#port.publishTogether(items.map(({ message }) => message));
+      if (given === null) throw notTaken;
+      return given[0] ?? conflict;
+    };
+    const publication = await this.#readingBack.publishing(first, publish).catch((error) => {
+      if (error === notTaken) return null;
+      throw error;
+    });
+    if (publication === null) return null;
+    if (publication.outcome === "stored" && this.#own) {
+      // They lie one behind the other, also where the first was found by reading.
+      const { seq } = publication;
+      const all = items.map((_, place) => ({ outcome: "stored", seq: seq + place }) as const);
+      this.#remember(items, all);
+    }
+    return publication;
+  }
+
+  /** What happens to a job that was stored just before compares with that: others may know it by now. */
+  async #appendBehind(
+    item: Appended,
+    before: { readonly item: Appended; readonly publication: Publication },
+  ): Promise<Publication> {
+    const { message, jobId } = item;
+    if (message.expect !== undefined || before.item.jobId !== jobId) return this.append(item);
+    if (before.publication.outcome !== "stored") return conflict;
+    const filter = this.#subjects.jobFilter(eventOf(message).service, jobId);
+    const expect = { filter, seq: before.publication.seq };
+    return this.append({ ...item, message: { ...message, expect } });
   }
 
   #remembering(items: readonly Appended[], tell: Asked["tell"]): Asked["tell"] {
@@ -359,12 +393,13 @@ export class Log {
   /** Sends events as one atomic batch where the server takes such. */
   async #sendAtOnce(batch: readonly Appended[]): Promise<readonly EachPublication[]> {
     let mayCome = false;
-    if (this.isAtomic && batch.length > 1) {
+    if (this.#isAtomic() && batch.length > 1) {
       const messages = batch.map(({ message }) => message);
       try {
         const publish = () => this.#port.publishTogether(messages);
         const stored = await this.#pace.together(batch.length, publish);
-        if (stored[0]?.outcome === "stored") return stored;
+        if (stored?.[0]?.outcome === "stored") return stored;
+        mayCome = stored === null;
       } catch (error) {
         // One of them may be the reason, or the reply was lost: each is looked at alone.
         mayCome = !isRefusedForSure(error);

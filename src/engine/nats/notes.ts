@@ -4,7 +4,6 @@
  */
 import type { EventOf, JobEvent } from "../../core/event.js";
 import { evolve } from "../../core/evolve.js";
-import type { Job } from "../../core/job.js";
 import { transitions } from "../../core/transitions.js";
 import type { WakeTopic } from "../engine.js";
 import { messageOf } from "./entry.js";
@@ -58,8 +57,8 @@ export class Notes {
     const body = gone.record?.body as unknown as HeldDeleted | undefined;
     if (body?.token === token) {
       await caps.free(body.caps, jobId, token);
-      if (body.key)
-        await keys.free({ id: jobId, service, type: body.type, key: body.key } as Job, token);
+      const { type, key } = body;
+      if (key) await keys.free({ id: jobId, service, type, key }, token);
       await records.put(id, gone, null);
     }
     hint("ready", service);

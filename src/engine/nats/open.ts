@@ -3,6 +3,7 @@
  */
 import { randomBytes } from "node:crypto";
 import { type Clock, systemClock } from "../clock.js";
+import type { Logger } from "../logger.js";
 import { openProjection } from "../projection/open.js";
 import type { Projection } from "../projection/projection.js";
 import { type Address, addressOf } from "./address.js";
@@ -18,13 +19,14 @@ import { Subjects } from "./subjects.js";
 /** What the engine is opened with. */
 export interface NatsOptions {
   readonly clock?: Clock;
+  readonly logger?: Logger;
 }
 
 /** Opens the engine on a server, making its streams if there are none. */
 export async function openNats(url: string, options: NatsOptions = {}): Promise<NatsEngine> {
   const address = addressOf(url);
   const nats = await loadNats(address.where);
-  const { clock = systemClock } = options;
+  const { clock = systemClock, logger } = options;
   const { service } = address;
   const inbox = address.inbox ?? inboxPrefix(address.prefix, service);
   const name = service === undefined ? "millrace" : `millrace ${service}`;
@@ -52,6 +54,7 @@ export async function openNats(url: string, options: NatsOptions = {}): Promise<
       clock: serverClock,
       openProjection: () => projectionOf(address, topology, serverClock),
       session: randomBytes(9).toString("base64url"),
+      ...(logger && { logger }),
     });
   } catch (error) {
     await connection.close();

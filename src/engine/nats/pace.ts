@@ -42,7 +42,7 @@ const leastMs = 0.001;
 
 export class Pace {
   readonly #monotonic: () => number;
-  readonly #takesBatches: boolean;
+  readonly #takesBatches: () => boolean;
   /** What a message alone took in the last stretches, and the last batches without their messages. */
   readonly #stretches: number[] = [];
   readonly #batches: number[] = [];
@@ -58,30 +58,30 @@ export class Pace {
   #inherited = 0;
   #stored = 0;
 
-  /** A server that takes no batches is sent everything one by one. */
-  constructor(monotonic: () => number, takesBatches = true) {
+  /** While a server takes no batches, it is sent everything one by one. */
+  constructor(monotonic: () => number, takesBatches = () => true) {
     this.#monotonic = monotonic;
     this.#takesBatches = takesBatches;
   }
 
   /** Whether the server stores messages alone as they come, so that none of them gains by waiting for others. */
   get isQuick(): boolean {
-    return this.#aloneMs < quickMs || !this.#takesBatches;
+    return this.#aloneMs < quickMs || !this.#takesBatches();
   }
 
   /** How many messages of a batch go one by one before it, to see how long that takes; mostly none. */
   trialOf(size: number): number {
-    const isDue = this.#takesBatches && this.#batchesSince >= this.#batchesUntil;
+    const isDue = this.#takesBatches() && this.#batchesSince >= this.#batchesUntil;
     return isDue ? Math.min(size, trialMessages) : 0;
   }
 
   /** Whether so many more messages are there one by one no later than as a batch. */
   goesAlone(count: number): boolean {
     if (this.trialOf(count) > 0) return this.#underWay + count <= trialMessages;
-    if (this.#takesBatches && this.#aloneMs < quickMs)
+    if (this.#takesBatches() && this.#aloneMs < quickMs)
       return this.#underWay + count <= underWayQuickMax;
     const worthwhile = this.#batchMs / Math.max(this.#aloneMs - batchedMs, leastMs);
-    const aloneMax = this.#takesBatches
+    const aloneMax = this.#takesBatches()
       ? Math.min(Math.max(worthwhile, 1), underWayMax)
       : underWayMax;
     return this.#underWay + count <= aloneMax;

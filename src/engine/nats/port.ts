@@ -49,6 +49,21 @@ export interface ConsumerConfig {
   readonly ackWaitMs: number;
 }
 
+/** How far a consumer has come. */
+export interface ConsumerProgress {
+  /** The position up to which it has given out what there is. */
+  readonly deliveredUpTo: number;
+  /** The position up to which it has nothing left to be acknowledged. */
+  readonly acknowledgedUpTo: number;
+  readonly ackWaitMs: number;
+}
+
+/** Messages behind a position, at most so many. */
+export interface Part {
+  readonly after: number;
+  readonly limit: number;
+}
+
 /** The port to NATS. Whatever goes wrong is thrown as a fault of the store. */
 export interface Port {
   /** Stores a message, behind those that were published before; durable when the promise resolves. */
@@ -57,21 +72,30 @@ export interface Port {
   /** Stores events, each by itself, in this order; resolves when it is known of every one what became of it. */
   publishEach(messages: readonly OutgoingMessage[]): Promise<readonly EachPublication[]>;
 
-  /** Stores all messages, which must be of different jobs, or none. */
-  publishTogether(messages: readonly OutgoingMessage[]): Promise<readonly Publication[]>;
+  /**
+   * Stores all messages, which must be of different jobs, or none. Gives `null` where the server did not take them as a batch:
+   * each of them may be stored or not.
+   */
+  publishTogether(messages: readonly OutgoingMessage[]): Promise<readonly Publication[] | null>;
+
+  /** Whether the servers in use now store messages together; where it is not said, they do if they did at first. */
+  readonly takesBatches?: boolean;
 
   /** The newest message under a filter. */
   last(stream: StreamName, filter: string): Promise<StoredMessage | null>;
 
   /**
-   * The position of the newest event under a filter, by the server that stores and not by a copy of it; 0 where there is none,
+   * The position of the newest message under a filter, by the server that stores and not by a copy of it; 0 where there is none,
    * `null` where it does not tell. It is asked with a message under a subject that is refused in any case, so that whoever may
-   * publish there may ask.
+   * publish there may ask. Events are asked for unless another stream is named.
    */
-  newestSeq(filter: string, subject: string): Promise<number | null>;
+  newestSeq(filter: string, subject: string, stream?: StreamName): Promise<number | null>;
 
-  /** All messages under a filter, in order. With wildcards the server looks at every message from the first of them on. */
-  read(stream: StreamName, filter: string): Promise<readonly StoredMessage[]>;
+  /**
+   * All messages under a filter, or a part of them, in order. With wildcards the server looks at every message from the first
+   * of them on.
+   */
+  read(stream: StreamName, filter: string, part?: Part): Promise<readonly StoredMessage[]>;
 
   /** The newest message of each subject under some filters, in order; `null` where that cannot be asked, or not at once. */
   lastOfEach(filters: readonly string[]): Promise<readonly StoredMessage[] | null>;
@@ -85,8 +109,8 @@ export interface Port {
    */
   fetch(consumer: string, limit: number, waitMs?: number): Promise<readonly Delivery[] | null>;
 
-  /** The position up to which a consumer has nothing left to be acknowledged; `null` if it is not there. */
-  acknowledgedUpTo(consumer: string): Promise<number | null>;
+  /** How far a consumer has come; `null` if it is not there. */
+  progressOf(consumer: string): Promise<ConsumerProgress | null>;
 
   /** The server's clock, in milliseconds since 1970. */
   time(): Promise<number>;

@@ -7,6 +7,7 @@ import type { Msg, NatsConnection } from "@nats-io/transport-node";
 import { type StoreError, StoreTooNew, StoreUnavailable } from "../errors.js";
 import type { Address } from "./address.js";
 import { type ApiError, apiFault, thrownFault } from "./faults.js";
+import { ServerVersion, takesBatches } from "./server-version.js";
 import {
   compareStreams,
   deploymentNames,
@@ -40,7 +41,7 @@ export interface Topology {
 interface Binding {
   readonly layout: number;
   readonly identity: string;
-  /** Whether the log takes atomic batches; the server in use has to handle them well, too. */
+  /** Whether the log takes atomic batches, and its leader handles them well; the server in use has to, too. */
   readonly atomicBatches: boolean;
   readonly replicas: number;
 }
@@ -51,15 +52,6 @@ interface StreamAnswer {
   readonly created?: string;
   readonly cluster?: { readonly name?: string };
 }
-
-type Version = readonly [major: number, minor: number, patch: number];
-
-/** The first server that compares per job, and so the first that can be used. */
-const versionNeeded: Version = [2, 11, 0];
-
-/** The first server that knows atomic batches, and the first that handles them well. */
-const versionOfAtomic: Version = [2, 12, 0];
-const versionOfGoodAtomic: Version = [2, 14, 4];
 
 const requestTimeoutMs = 5_000;
 
@@ -101,20 +93,20 @@ class Provisioning {
   readonly #connection: NatsConnection;
   readonly #address: Address;
   readonly #apiPrefix: string;
-  readonly #version: Version;
+  readonly #version: ServerVersion;
 
   constructor(connection: NatsConnection, address: Address) {
     this.#connection = connection;
     this.#address = address;
     this.#apiPrefix = address.domain === undefined ? "$JS.API" : `$JS.${address.domain}.API`;
-    this.#version = versionOf(connection.info?.version ?? "");
+    this.#version = new ServerVersion(connection.info?.version);
   }
 
   async run(): Promise<Topology> {
-    const version = this.#version.join(".");
-    if (isOlder(this.#version, versionNeeded))
+    const version = this.#version.toString();
+    if (!this.#version.isUsable)
       throw this.#refusal(
-        `The NATS server is ${version}, and Millrace needs ${versionNeeded.join(".")} or newer, because older ones cannot compare per job. Upgrade the server.`,
+        `The NATS server is ${version}, and Millrace needs ${ServerVersion.needed} or newer, because older ones cannot compare per job. Upgrade the server.`,
       );
     const { prefix } = this.#address;
     const binding = (await this.#reconcile()) ?? (await this.#bound());
@@ -124,7 +116,7 @@ class Provisioning {
       ...names,
       api: this.#apiPrefix,
       recordsSubject: this.#recordsSubject,
-      atomicBatches: binding.atomicBatches && !isOlder(this.#version, versionOfGoodAtomic),
+      atomicBatches: binding.atomicBatches && this.#version.handlesBatches,
       replicas: binding.replicas,
       serverVersion: version,
       identity: binding.identity,
@@ -134,7 +126,7 @@ class Provisioning {
   /** Makes and mends all streams. Gives `null` to a user who may not. */
   async #reconcile(): Promise<Binding | null> {
     const { prefix } = this.#address;
-    const atomic = !isOlder(this.#version, versionOfAtomic);
+    const atomic = this.#version.knowsBatches;
     let replicas = this.#address.replicas ?? replicasSensible;
     let log: StreamAnswer | null = null;
     for (const wanted of wantedStreams(prefix, { replicas, atomic })) {
@@ -148,7 +140,7 @@ class Provisioning {
     const binding: Binding = {
       layout: layoutVersion,
       identity: `${prefix}/${log?.created ?? ""}`,
-      atomicBatches: log?.config?.allow_atomic === true,
+      atomicBatches: takesBatches(log?.config),
       replicas,
     };
     await this.#tell(binding);
@@ -240,7 +232,7 @@ class Provisioning {
     for (const feature of ["allow_direct", "allow_msg_ttl"] as const)
       if (wanted[feature] && !config?.[feature])
         throw this.#refusal(
-          `The NATS server has left out ${feature} of the stream ${wanted.name}. All servers of a cluster must be ${versionNeeded.join(".")} or newer.`,
+          `The NATS server has left out ${feature} of the stream ${wanted.name}. All servers of a cluster must be ${ServerVersion.needed} or newer.`,
         );
   }
 
@@ -341,14 +333,4 @@ function isNamed(error: unknown, names: readonly string[]): boolean {
   if (!(error instanceof Error)) return false;
   // A request's own error stands around the one that says why.
   return names.includes(error.name) || isNamed(error.cause, names);
-}
-
-function versionOf(text: string): Version {
-  const [, major, minor, patch] = /^(\d+)\.(\d+)\.(\d+)/.exec(text) ?? [];
-  return [Number(major ?? 0), Number(minor ?? 0), Number(patch ?? 0)];
-}
-
-function isOlder(version: Version, than: Version): boolean {
-  const differing = version.findIndex((part, index) => part !== than[index]);
-  return differing >= 0 && (version[differing] ?? 0) < (than[differing] ?? 0);
 }

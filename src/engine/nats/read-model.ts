@@ -6,32 +6,31 @@ import type { EventName } from "../../core/event.js";
 import { isEnded, type Job } from "../../core/job.js";
 import { type Clock, systemClock } from "../clock.js";
 import type { DueAsk, DueJob } from "../engine.js";
-import { StoreBusy } from "../errors.js";
+import { StoreBusy, StoreClosed } from "../errors.js";
+import type { Logger } from "../logger.js";
 import type { RenewedLease } from "../projection/entry.js";
 import { type PackedEvents, Packer } from "../projection/packed.js";
 import { leadMs, type Projection, type ProjectionStatus } from "../projection/projection.js";
-import {
-  type KeyRow,
-  pageMax,
-  type Queries,
-  type QueryName,
-  type QueueRow,
-  recordOwnersMax,
-} from "../query.js";
-import { ownerOf, type QueueSettings, recordId, type StoredRecord } from "../record.js";
+import { type KeyRow, pageMax, type Queries, type QueryName, recordOwnersMax } from "../query.js";
+import { ownerOf, type StoredRecord } from "../record.js";
 import type { CapScope } from "./caps.js";
 import { leaseUntilOf } from "./entry.js";
+import type { MissedDeletions } from "./forgotten.js";
 import type { Keys } from "./keys.js";
 import { renewalsOf } from "./leases.js";
 import type { Log } from "./log.js";
 import { type News, Told } from "./news.js";
 import type { Port } from "./port.js";
+import { RecordedRows } from "./recorded-rows.js";
 import type { Records } from "./records.js";
 import type { Subjects } from "./subjects.js";
 import { restUnseenMaxMs, ViewRest } from "./view-rest.js";
 
 /** How long a question waits for the projection to catch up. */
 const patienceMs = 30_000;
+
+/** How long it still waits when the store is about to be closed. */
+const closingPatienceMs = 1_000;
 
 /** A view of another process that lacks fewer events than this is brought up to date for the keeper; it does not rest then. */
 const fewEvents = 1_000;
@@ -54,12 +53,19 @@ export interface ReadModelOptions {
   readonly endNews: News;
   /** Opens the projection, when it is first needed. */
   readonly open: () => Promise<Projection>;
+  readonly missed: MissedDeletions;
+  readonly logger: Logger;
 }
 
 /** The read model of a process. */
 export class ReadModel {
   readonly #options: ReadModelOptions;
   readonly #stop = new AbortController();
+  /** Aborts when the store is about to be closed, and when nobody waits for the view any more because of that. */
+  readonly #hurry = new AbortController();
+  readonly #noMoreWaits = new AbortController();
+  /** What keeps this process from bringing the view up to date, as it was told last. */
+  readonly #faults = new Map<"lead" | "apply", string>();
   #projection: Promise<Projection> | null = null;
   #projecting: Promise<unknown> = Promise.resolve();
   /** Ends the reading of the log that is under way, after which it begins anew where the projection is. */
@@ -67,6 +73,7 @@ export class ReadModel {
   #applied = 0;
   /** The time is real, as the server is that sends the events. */
   readonly #rests: ViewRest;
+  readonly #rows: RecordedRows;
   /** The services of which the view held jobs that wait for others when it was last looked at for them. */
   readonly #hasBlocked = new Map<string, boolean>();
   readonly #endsTold = new Told();
@@ -75,6 +82,7 @@ export class ReadModel {
 
   constructor(options: ReadModelOptions) {
     this.#options = options;
+    this.#rows = new RecordedRows(options);
     this.#rests = new ViewRest({ clock: systemClock, stored: () => options.log.sent });
   }
 
@@ -108,15 +116,15 @@ export class ReadModel {
     switch (name) {
       case "queues": {
         const { service } = ask as Queries["queues"]["ask"];
-        return this.#withSettings(answer as Queries["queues"]["answer"], service);
+        return this.#rows.withSettings(answer as Queries["queues"]["answer"], service);
       }
       case "key":
         return answer
-          ? this.#asRecorded(answer as KeyRow)
-          : this.#rememberedKey((ask as Queries["key"]["ask"]).hash);
+          ? this.#rows.asRecorded(answer as KeyRow)
+          : this.#rows.rememberedKey((ask as Queries["key"]["ask"]).hash);
       case "keys": {
         const page = answer as Queries["keys"]["answer"];
-        const entries = await Promise.all(page.entries.map((row) => this.#asRecorded(row)));
+        const entries = await Promise.all(page.entries.map((row) => this.#rows.asRecorded(row)));
         return { ...page, entries };
       }
       default:
@@ -215,12 +223,15 @@ export class ReadModel {
     const head = await this.#options.log.head();
     const patience = new AbortController();
     const callOff = clock.after(patienceMs, () => patience.abort());
-    const signals = [this.#stop.signal, patience.signal, ...(enough ? [enough] : [])];
+    const signals = [this.#noMoreWaits.signal, patience.signal, ...(enough ? [enough] : [])];
     const reached = projection.reached(head, AbortSignal.any(signals));
     const isThere = await reached.finally(callOff);
     if (isThere || enough?.aborted) return;
+    if (this.#noMoreWaits.signal.aborted) throw this.#closedBefore();
     const lag = head - (await projection.position());
-    const message = `The read model is ${lag} events behind the log and does not catch up. Check that a process with the projection runs and keeps up.`;
+    const [reason = "Check that a process with the projection runs and keeps up."] =
+      this.#faults.values();
+    const message = `The read model is ${lag} events behind the log and does not catch up. ${reason}`;
     throw new StoreBusy({ url, message });
   }
 
@@ -243,10 +254,29 @@ export class ReadModel {
     this.#lead?.abort();
     this.#askForView();
     const head = await this.#options.log.head();
-    await this.#rests.awake(() => projection.reached(head, this.#stop.signal));
+    const isThere = await this.#rests.awake(() => projection.reached(head, this.#hurry.signal));
+    if (!isThere) throw this.#closedBefore();
+  }
+
+  /**
+   * The store is about to be closed, and waits for whatever was asked: a rebuild goes on in the next process, and who asks is
+   * answered if that takes no more than a moment.
+   */
+  hurry(): void {
+    this.#hurry.abort();
+    const callOff = this.#options.clock.after(closingPatienceMs, () => this.#noMoreWaits.abort());
+    this.#stop.signal.addEventListener("abort", callOff);
+  }
+
+  #closedBefore(): StoreClosed {
+    const { url } = this.#options;
+    const message = `The store ${url} was closed before its view had everything.`;
+    return new StoreClosed({ url, message });
   }
 
   async close(): Promise<void> {
+    this.#hurry.abort();
+    this.#noMoreWaits.abort();
     this.#stop.abort();
     await this.#projecting;
     if (this.#projection) await (await this.#projection.catch(() => null))?.close();
@@ -276,7 +306,7 @@ export class ReadModel {
 
   /** Applies the log while this process leads. */
   async #project(projection: Projection): Promise<void> {
-    const { port, subjects } = this.#options;
+    const { port, subjects, missed } = this.#options;
     const hearNoMore = port.onHint(subjects.viewHint(), () => void this.#wanted(projection));
     this.#stop.signal.addEventListener("abort", hearNoMore);
     while (!this.#stop.signal.aborted) {
@@ -293,16 +323,30 @@ export class ReadModel {
         if (port.feed) await this.#rests.begin(signal);
         let position = await projection.position();
         this.#applied = position;
+        if (position === 0) await missed.begin();
+        let isFirst = true;
         for await (const packed of this.#feed(position, signal)) {
-          position = await projection.apply(position, packed);
+          const looking = missed.mayLieBehind(position);
+          looking.catch(() => {});
+          // What was forgotten while nobody read is known before anything is applied, because the position would hide it. Whoever
+          // waits for later events does not wait for the look as well.
+          const isLate = isFirst && (await looking);
+          isFirst = false;
+          if (!isLate) position = await projection.apply(position, packed);
+          this.#faults.delete("apply");
+          if (await looking) {
+            await projection.clear();
+            break;
+          }
           this.#applied = position;
           // Somebody has cleared the projection: the log is read again from there.
           const { last, behind } = packed;
           if (position < last) break;
           if (behind !== undefined) await this.#rests.rest(last, behind, signal);
         }
-      } catch {
+      } catch (error) {
         // The database is away. The log is not, so that nothing is lost by waiting.
+        this.#tellFault("apply", error);
         await this.#pause();
       } finally {
         callOff();
@@ -334,7 +378,25 @@ export class ReadModel {
 
   /** A database that is away for a while costs nothing but time. */
   async #leads(projection: Projection): Promise<boolean> {
-    return projection.lead().catch(() => false);
+    try {
+      const leads = await projection.lead();
+      this.#faults.delete("lead");
+      return leads;
+    } catch (error) {
+      this.#tellFault("lead", error);
+      return false;
+    }
+  }
+
+  /** What goes on to fail in the same way is told once. */
+  #tellFault(at: "lead" | "apply", error: unknown): void {
+    const message = error instanceof Error ? error.message : String(error);
+    if (this.#stop.signal.aborted || this.#faults.get(at) === message) return;
+    this.#faults.set(at, message);
+    this.#options.logger.warn(
+      { error },
+      "The view could not be brought up to date; it is tried again.",
+    );
   }
 
   /** Whether this process still leads, and nobody has cleared the projection meanwhile. */
@@ -383,6 +445,8 @@ export class ReadModel {
 
   #pause(): Promise<void> {
     const { signal } = this.#stop;
+    // Whoever was asked something else when the store was closed hears nothing of it any more.
+    if (signal.aborted) return Promise.resolve();
     return new Promise((resolve) => {
       const done = () => {
         callOff();
@@ -393,66 +457,6 @@ export class ReadModel {
       signal.addEventListener("abort", done);
     });
   }
-
-  /** Settings are records, which the log does not tell of. */
-  async #withSettings(
-    rows: readonly QueueRow[],
-    service: string | undefined,
-  ): Promise<readonly QueueRow[]> {
-    const prefix = service === undefined ? recordId.queues : recordId.queue(service, "");
-    const settings = new Map<string, StoredRecord>();
-    for (const record of await this.#options.records.list(prefix)) settings.set(record.id, record);
-    const all = rows.map((row) => {
-      const id = recordId.queue(row.service, row.queue);
-      const found = settings.get(id);
-      settings.delete(id);
-      return { ...row, paused: isPaused(found) };
-    });
-    for (const record of settings.values()) {
-      const [, owner = "", queue = ""] = record.id.split("/");
-      all.push({ service: owner, queue, paused: isPaused(record), waiting: 0, active: 0 });
-    }
-    const nameOf = (row: QueueRow) => `${row.service}/${row.queue}`;
-    return all.sort((a, b) => (nameOf(a) < nameOf(b) ? -1 : 1));
-  }
-
-  /**
-   * The limits, takeovers and last outcome of a key are in its record, also where a create was refused, and for how
-   * long workers of ended jobs hold on.
-   */
-  async #asRecorded(row: KeyRow): Promise<KeyRow> {
-    const state = await this.#options.keys.state(row.service, row.hash);
-    if (!state) return row;
-    const { maxActive, maxQueued, whenFull, takeovers, lastOutcome, held } = state;
-    const limits = { maxActive, maxQueued, whenFull, takeovers };
-    const active = row.active.map((slot) => {
-      const hold = held.find(({ id, token }) => id === slot.jobId && token === slot.token);
-      return hold && slot.state === "ended" ? { ...slot, leaseUntil: hold.until } : slot;
-    });
-    return { ...row, ...limits, active, ...(lastOutcome && { lastOutcome }) };
-  }
-
-  /** A key whose jobs have all been deleted: the log knows nothing of it any more, and its record does. */
-  async #rememberedKey(hash: string): Promise<KeyRow | null> {
-    const state = await this.#options.keys.find(hash);
-    if (!state) return null;
-    const { members: _, held, lastOutcome, ...known } = state;
-    const now = this.#options.clock.now();
-    const active = held
-      .filter(({ until }) => until > now)
-      .map(({ id, token, until }) => ({
-        jobId: id,
-        state: "ended" as const,
-        token,
-        leaseUntil: until,
-      }));
-    const nobody = { active, queued: [], queuedCount: 0, blocked: false };
-    return { ...known, ...nobody, ...(lastOutcome && { lastOutcome }) };
-  }
-}
-
-function isPaused(record: StoredRecord | undefined): boolean {
-  return (record?.body as unknown as QueueSettings | undefined)?.paused === true;
 }
 
 const startedEnding = ".started" satisfies `.${EventName}`;

@@ -5,20 +5,16 @@
 import { StoreBusy, StoreUnavailable } from "../errors.js";
 import { eventOf } from "../event-text.js";
 import { foldMessages, tellsOf } from "./entry.js";
-import { doubt } from "./faults.js";
+import { doubt, isRefusedForSure } from "./faults.js";
 import type { OwnWrites } from "./own-writes.js";
 import type { OutgoingMessage, Port, Publication, StoredMessage } from "./port.js";
-import { type Rest, restMs } from "./record-lines.js";
+import { lateLooksMax, type Rest, restMs } from "./record-lines.js";
 import type { Subjects } from "./subjects.js";
 
 /** How often a publish whose reply was lost is looked up and sent again. */
 const lostRepliesMax = 5;
 
-/**
- * How often a copy is read again that shows nothing where the server has something: for about a second with the rests in
- * between where an event may be stored, and less where it is only to be seen what was faster.
- */
-const doubtLooksMax = 45;
+/** How often a copy is read again that shows nothing where the server has something, and it is only to be seen what was faster. */
 const refusedLooksMax = 10;
 
 const conflict: Publication = { outcome: "conflict" };
@@ -64,14 +60,15 @@ export class ReadingBack {
         if (publication.outcome === "stored" || expect === undefined) return publication;
         isRefused = true;
       } catch (error) {
-        const isAmbiguous = StoreBusy.is(error) || StoreUnavailable.is(error);
+        const isKnown = isRefusedForSure(error);
+        const isAmbiguous = !isKnown && (StoreBusy.is(error) || StoreUnavailable.is(error));
         if (mayCome || lost > 0) doubt(error);
         if (!isAmbiguous || lost >= lostRepliesMax) throw error;
         isInDoubt = true;
       }
       // Where the server has refused it and a copy shows no reason, that copy is behind, unless another service is the reason.
       const isLate = isRefused && own !== null;
-      const looksMax = isInDoubt ? doubtLooksMax : refusedLooksMax;
+      const looksMax = isInDoubt ? lateLooksMax : refusedLooksMax;
       const found = await this.#lookFor(item, isLate ? looksMax : 0);
       if (found) return found;
       if (isLate || lost >= lostRepliesMax) return conflict;
@@ -118,7 +115,7 @@ export class ReadingBack {
   async isElsewhere(id: string, seq: number): Promise<boolean> {
     const { own, rest, read, subjects } = this.#context;
     if (subjects.scope === undefined) return false;
-    const looksMax = own ? doubtLooksMax : 0;
+    const looksMax = own ? lateLooksMax : 0;
     for (let looks = 0; ; looks++) {
       const { lastSeq } = foldMessages(subjects.prefix, await read(id));
       if (lastSeq > seq || looks >= looksMax) return lastSeq === seq;

@@ -4,7 +4,7 @@
  */
 import type { NatsConnection } from "@nats-io/transport-node";
 import type { Incoming } from "./incoming.js";
-import type { StoredMessage } from "./port.js";
+import type { Part, StoredMessage } from "./port.js";
 import { firstHeader, HeaderName, statusOf } from "./raw-headers.js";
 import { directMessage, placeOf, storedMessage } from "./read-message.js";
 import type { Receiver } from "./receiving.js";
@@ -47,6 +47,9 @@ export function consumerOf(from: ReadingFrom, filter: string, inbox: string, ext
   return from.create(subject, { stream_name: from.stream, config });
 }
 
+/** All there is. */
+export const everything: Part = { after: 0, limit: Number.POSITIVE_INFINITY };
+
 /** How many messages one direct get asks for. */
 const directMax = 1_000;
 
@@ -66,17 +69,19 @@ type DirectAnswer = {
   readonly pending: number;
 } | null;
 
-/** All messages under a filter, by direct get: cheaper than a consumer, for those who may read everything. */
+/** Messages under a filter, by direct get: cheaper than a consumer, for those who may read everything. */
 export async function readDirect(
   from: ReadingFrom,
   filter: string,
+  { after, limit }: Part = everything,
 ): Promise<readonly StoredMessage[]> {
   const messages: StoredMessage[] = [];
-  for (let seq = 1; ; seq = (messages.at(-1)?.seq ?? 0) + 1) {
-    const answer = await getDirect(from, { seq, next_by_subj: filter, batch: directMax });
+  for (let seq = after + 1; ; seq = (messages.at(-1)?.seq ?? after) + 1) {
+    const batch = Math.min(directMax, limit - messages.length);
+    const answer = await getDirect(from, { seq, next_by_subj: filter, batch });
     if (answer === null) throw timeout();
     messages.push(...answer.messages);
-    if (answer.pending === 0) return messages;
+    if (answer.pending === 0 || messages.length >= limit) return messages;
   }
 }
 
@@ -121,10 +126,11 @@ function getDirect(from: ReadingFrom, request: object): Promise<DirectAnswer> {
   });
 }
 
-/** All messages under a filter, or the newest of each subject, by a consumer whose filter can be permitted. */
+/** Messages under a filter, or the newest of each subject, by a consumer whose filter can be permitted. */
 export async function readAll(
   from: ReadingFrom,
   filter: string,
+  part: Part = everything,
   which: "all" | "last_per_subject" = "all",
 ): Promise<readonly StoredMessage[]> {
   const inbox = from.newInbox();
@@ -149,7 +155,9 @@ export async function readAll(
     if (count === 0) return [];
     timer = setTimeout(() => finish(timeout()), stallMs);
     await finished;
-    return messages;
+    return part === everything
+      ? messages
+      : messages.filter(({ seq }) => seq > part.after).slice(0, part.limit);
   } finally {
     clearTimeout(timer);
     forget();

@@ -17,6 +17,9 @@ const togetherMax = 1_000;
 /** The longest rest between two looks. */
 const restMaxMs = 50;
 
+/** How often a copy is read again that does not show what is known to be stored: for about a second with the rests between. */
+export const lateLooksMax = 45;
+
 /** Waits for some time, at most so long. It differs from one process to the next, so that they do not meet again. */
 export type Rest = (mostMs: number) => Promise<void>;
 

@@ -8,7 +8,14 @@ import { tokenOf } from "../event-text.js";
 import type { RecordWrite, StoredRecord, SwapOutcome } from "../record.js";
 import type { OwnWrites } from "./own-writes.js";
 import type { OutgoingMessage, Port, StoredMessage } from "./port.js";
-import { type Changed, casRoundsMax, RecordLines, type Rest, restMs } from "./record-lines.js";
+import {
+  type Changed,
+  casRoundsMax,
+  lateLooksMax,
+  RecordLines,
+  type Rest,
+  restMs,
+} from "./record-lines.js";
 
 /** A record with its position in the bucket, which the next write compares with. */
 export interface PlacedRecord {
@@ -73,6 +80,25 @@ export class Records {
         return message ? this.read(message) : { record: null, seq: 0 };
       await this.#rest(restMs(looks));
     }
+  }
+
+  /**
+   * A record that is no older than this call, after it was seen. Where the bucket has copies, the server that stores is asked
+   * which is the newest, and that is waited for.
+   */
+  async newest(id: string, seen: PlacedRecord): Promise<PlacedRecord> {
+    if (this.#own === null) return seen;
+    const subject = this.#subject(id);
+    let newest = seen;
+    let seq: number | null = null;
+    for (let looks = 0; looks < lateLooksMax; looks++) {
+      // It does not tell while somebody writes.
+      seq ??= await this.#port.newestSeq(subject, subject, "records");
+      if (seq !== null && newest.seq >= seq) break;
+      await this.#rest(restMs(looks));
+      newest = await this.get(id);
+    }
+    return newest;
   }
 
   /** The record of a kind and a name that is unique over all services. */

@@ -4,19 +4,23 @@
  */
 import { eventOf, unreadable } from "../event-text.js";
 import type { LoggedJob } from "./entry.js";
-import type { Log } from "./log.js";
+import type { ForgottenRecords } from "./forgotten.js";
+import { readJobLog } from "./job-log.js";
 import type { Port, StoredMessage } from "./port.js";
 import type { Subjects } from "./subjects.js";
 
-/** How many old deletions one call forgets, and how many of them at a time. */
+/** How many deletions one call cleans up behind and forgets, and how many of them at a time. */
 const pruneMax = 5_000;
 const chunkSize = 100;
 
 /** How many younger ones are read before the rest are taken for younger, too: a clock may be ahead of the others. */
 const youngMax = 1_000;
 
-/** How long old deletions are looked for; the next call finds what this one does not. */
+/** How long deletions are looked for; the next call finds what this one does not. */
 const lookMs = 10_000;
+
+/** How long whoever deletes a job may take to remove its log, and copies of the log to have all of it. */
+const settleMs = 60_000;
 
 /** Removes messages of a job's log. The creation goes first, because without it the others mean nothing. */
 export async function removeLog(
@@ -28,50 +32,142 @@ export async function removeLog(
   await port.remove("jobs", rest);
 }
 
+/** What forgetting needs of the engine. */
+export interface RemovalContext {
+  readonly port: Port;
+  readonly subjects: Subjects;
+  readonly now: () => number;
+  readonly forgotten: ForgottenRecords;
+}
+
 /**
- * Forgets deletions before a time, with whatever is left of their jobs. The newest message of the log stays, whatever it
- * is: the end of the feed is told by it, and would fall behind what readers have been given.
+ * Forgets deletions before a time, when nothing else is left of their jobs and everybody can know of it. The newest message
+ * of each service stays, whatever it is: the end of the feed is told by it, and would fall behind what readers have been given.
  */
-export async function forgetDeletions(
-  { port, log, subjects }: { readonly port: Port; readonly log: Log; readonly subjects: Subjects },
+export async function forgetDeletions(context: RemovalContext, before: number): Promise<number> {
+  const { port, subjects, forgotten } = context;
+  const filter = subjects.deletedFilter();
+  const newest = await port.last("jobs", filter);
+  if (newest === null) return 0;
+  const cleaned = await cleanUp(context, filter, newest.seq, before);
+  const found = await oldDeletions(port, filter, newest.seq, before);
+  const old = await behindNewest(
+    context,
+    found.filter(({ seq }) => seq <= cleaned),
+  );
+  if (old.length === 0) return 0;
+  for (const [service, seq] of lastOfEach(old))
+    await forgotten.write({ cleaned, forgotten: seq }, service);
+  await forgotten.write({ cleaned, forgotten: Math.max(...old.map(({ seq }) => seq)) });
+  for (const chunk of chunks(old))
+    await port.remove(
+      "jobs",
+      chunk.map(({ seq }) => seq),
+    );
+  return old.length;
+}
+
+/**
+ * Removes what is left of deleted jobs, long before their deletions are forgotten, so that nobody who begins to read the log
+ * meets the one and misses the other. Gives the position up to which that is done.
+ */
+async function cleanUp(
+  { port, subjects, now, forgotten }: RemovalContext,
+  filter: string,
+  newest: number,
   before: number,
 ): Promise<number> {
-  const end = (await port.last("jobs", subjects.headFilter()))?.seq ?? 0;
-  const all = await oldDeletions(port, subjects.deletedFilter(), before);
-  const old = all.filter(({ seq }) => seq < end);
-  for (let start = 0; start < old.length; start += chunkSize) {
-    const forget = async (mark: (typeof old)[number]) => {
-      const { seqs, creations } = await log.load(eventOf(mark).jobId);
-      // The id may be in use again.
-      const isOlder = (seq: number) => seq < mark.seq;
-      await removeLog(port, { seqs: seqs.filter(isOlder), creations: creations.filter(isOlder) });
-      await port.remove("jobs", [mark.seq]);
-    };
-    await Promise.all(old.slice(start, start + chunkSize).map(forget));
+  const { cleaned } = await forgotten.read();
+  if (newest <= cleaned) return cleaned;
+  // One whose time is to come was written by a clock that is wrong, and must not hold up the others.
+  const isUnsettled = ({ at }: Deletion) =>
+    at >= Math.max(before, now() - settleMs) && at < now() + settleMs;
+  const marks: Deletion[] = [];
+  let last = cleaned;
+  const signal = AbortSignal.timeout(lookMs);
+  reading: for await (const messages of port.follow("jobs", filter, cleaned, signal)) {
+    for (const message of messages) {
+      const mark = deletionIn(message);
+      if (mark && isUnsettled(mark)) break reading;
+      if (mark) marks.push(mark);
+      last = message.seq;
+    }
+    if (last >= newest || marks.length >= pruneMax) break;
   }
-  return old.length;
+  for (const chunk of chunks(marks))
+    await Promise.all(
+      chunk.map(async ({ service, jobId, seq: end }) => {
+        // Another service may have the id, whose log is none of this one's business.
+        const log = await readJobLog(port, subjects.logFilter(jobId, service));
+        // The id may be in use again.
+        const older = log.filter(({ seq }) => seq < end);
+        const creations = older.filter((message) => eventOf(message).name === "created");
+        await removeLog(port, { seqs: older.map(seqOf), creations: creations.map(seqOf) });
+      }),
+    );
+  if (last > cleaned) await forgotten.write({ cleaned: last, forgotten: 0 });
+  return last;
+}
+
+function seqOf({ seq }: StoredMessage): number {
+  return seq;
+}
+
+/** A deletion that lies in the log. */
+interface Deletion {
+  readonly seq: number;
+  readonly service: string;
+  readonly jobId: string;
+  readonly at: number;
+}
+
+function deletionIn(message: StoredMessage): Deletion | null {
+  const { name, service, jobId, at } = eventOf(message);
+  return name === (unreadable as string) ? null : { seq: message.seq, service, jobId, at };
 }
 
 /** The oldest deletions before a time. They are read from the beginning, and no further than needed. */
 async function oldDeletions(
   port: Port,
   filter: string,
+  newest: number,
   before: number,
-): Promise<readonly StoredMessage[]> {
-  const newest = await port.last("jobs", filter);
-  const old: StoredMessage[] = [];
-  if (newest === null) return old;
+): Promise<readonly Deletion[]> {
+  const old: Deletion[] = [];
   let young = 0;
   // Another process may remove the newest meanwhile, which is then waited for in vain.
   for await (const messages of port.follow("jobs", filter, 0, AbortSignal.timeout(lookMs))) {
     for (const message of messages) {
-      const { name, at } = eventOf(message);
-      if (name === (unreadable as string)) continue;
-      if (at < before) old.push(message);
+      const mark = deletionIn(message);
+      if (mark === null) continue;
+      if (mark.at < before) old.push(mark);
       else young += 1;
     }
-    const isAtEnd = (messages.at(-1)?.seq ?? 0) >= newest.seq;
+    const isAtEnd = (messages.at(-1)?.seq ?? 0) >= newest;
     if (isAtEnd || old.length >= pruneMax || young >= youngMax) break;
   }
   return old.slice(0, pruneMax);
+}
+
+/** Those that are not the newest message of their service. */
+async function behindNewest(
+  { port, subjects }: RemovalContext,
+  marks: readonly Deletion[],
+): Promise<readonly Deletion[]> {
+  const ends = new Map<string, number>();
+  for (const service of new Set(marks.map((mark) => mark.service)))
+    ends.set(service, (await port.last("jobs", subjects.serviceFilter(service)))?.seq ?? 0);
+  return marks.filter(({ service, seq }) => seq < (ends.get(service) ?? 0));
+}
+
+/** The position of the last deletion of each service. */
+function lastOfEach(marks: readonly Deletion[]): ReadonlyMap<string, number> {
+  const last = new Map<string, number>();
+  for (const { service, seq } of marks) last.set(service, Math.max(last.get(service) ?? 0, seq));
+  return last;
+}
+
+function* chunks<Item>(items: readonly Item[]): Iterable<readonly Item[]> {
+  for (let start = 0; start < items.length; start += chunkSize)
+    yield items.slice(start, start + chunkSize);
 }

@@ -7,10 +7,12 @@ import type { RenewedLease } from "../projection/entry.js";
 import type { Caps } from "./caps.js";
 import type { LoggedJob } from "./entry.js";
 import type { Held } from "./held.js";
+import { keepHeld } from "./held-deleted.js";
 import type { Keys } from "./keys.js";
 import type { Leases } from "./leases.js";
 import type { Log } from "./log.js";
 import type { Port } from "./port.js";
+import type { Records } from "./records.js";
 
 /** What renewals need of the engine. */
 export interface RenewalContext {
@@ -19,6 +21,7 @@ export interface RenewalContext {
   readonly leases: Leases;
   readonly caps: Caps;
   readonly keys: Keys;
+  readonly records: Records;
   readonly held: Held;
   readonly now: () => number;
   readonly renewed: (leases: readonly RenewedLease[]) => Promise<void>;
@@ -46,11 +49,17 @@ export async function renewLeases(
       ? { outcome: "lost", state: found[index]?.job?.state ?? null }
       : outcome;
   });
+  const kept: RenewedLease[] = [];
   for (const [index, answer] of answers.entries()) {
-    const lease = held[index] as HeldLease;
+    if (answer.outcome === "held") continue;
+    const { job, token, leaseMs } = held[index] as HeldLease;
+    const ended = { jobId: job.id, token, until: now + leaseMs, at: now };
     const logged = found[index] as LoggedJob;
-    if (answer.outcome !== "held") await keepPlaces(context, lease, logged, now + lease.leaseMs);
+    await keepPlaces(context, job.service, logged, ended);
+    // A lease that was struck out must not look as if it stood: the keeper has yet to write that it lapsed.
+    if (logged.job === null || isEnded(logged.job.state)) kept.push(ended);
   }
+  if (kept.length > 0) await context.renewed(kept);
   const working = answers.map((answer, index) => {
     const lease = held[index] as HeldLease;
     return answer.outcome === "held" ? context.held.get(lease.job.id, lease.token) : undefined;
@@ -97,14 +106,21 @@ async function renewSheets(
   return lost;
 }
 
-/** A worker that has not let go of an ended job keeps the places that it holds. */
+/** A worker that has not let go of an ended job keeps the places that it holds, also where the job is gone. */
 async function keepPlaces(
-  { caps, keys, now }: RenewalContext,
-  { job: { id }, token }: HeldLease,
+  { caps, keys, records, now }: RenewalContext,
+  service: string,
   { job, starts }: LoggedJob,
-  until: number,
+  { jobId: id, token, until }: RenewedLease,
 ): Promise<void> {
-  if (job === null) return;
-  await caps.keepHolding(starts.get(token)?.caps ?? [], id, token, until, now());
-  if (job.key) await keys.keepHolding(job, token, until);
+  if (job !== null) {
+    await caps.keepHolding(starts.get(token)?.caps ?? [], id, token, until, now());
+    if (job.key) await keys.keepHolding(job, token, until);
+    return;
+  }
+  const held = await keepHeld(records, { service, id, token }, until, now());
+  if (held === null) return;
+  const { type, key } = held;
+  await caps.keepHolding(held.caps, id, token, until, now());
+  if (key) await keys.keepHolding({ id, service, type, key }, token, until);
 }

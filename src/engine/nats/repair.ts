@@ -11,6 +11,7 @@ import type { StoredRecord } from "../record.js";
 import type { CapPlace } from "./caps.js";
 import type { ReadJob } from "./entry.js";
 import { followUpOf, followUpPrefix, forgetFollowUp } from "./follow-ups.js";
+import type { GivenOut } from "./given-out.js";
 import { isCurrent, type KeyMember, type KeyState, withHeld, withoutPlace } from "./key-state.js";
 import type { EngineParts } from "./parts.js";
 import { giveUp } from "./refusal.js";
@@ -25,8 +26,13 @@ const followMaxMs = 5_000;
 /** How long a look waits to be told of the newest records; the next one finds what this one does not. */
 const observeMs = 2_000;
 
-/** How many keys and caps one look examines; the others have their turn in the next ones. */
+/**
+ * How many keys and caps one look examines, for how many jobs it asks the log, and how many of these are of one key or cap: so
+ * many with a slot, and so many that wait. The others have their turn in the next looks.
+ */
 const examinedMax = 200;
+const askedMax = 500;
+const placesMax = 50;
 
 /** What repairs need of the engine. */
 export interface RepairContext extends EngineParts {
@@ -34,6 +40,7 @@ export interface RepairContext extends EngineParts {
   readonly followUp: (jobId: string, follow: readonly Change[]) => Promise<void>;
   /** The name under which this process writes what follows from what others did. */
   readonly actor: EventOf<"ready">["actor"];
+  readonly givenOut: GivenOut;
 }
 
 /** The repairs of a process. */
@@ -42,6 +49,10 @@ export class Repair {
   /** The keys and caps under which somebody stands, and what is to follow, those that were examined longest ago first. */
   readonly #occupied = new Set<string>();
   readonly #waiting: (() => void)[] = [];
+  /** Whose place was examined last, of those keys and caps that have more than one look examines. */
+  readonly #lastOf = new Map<string, string>();
+  /** Up to where each consumer has given out its tickets, as it was found in this look. */
+  #givenOut = new Map<string, Promise<number | null>>();
   #observedSeq = 0;
 
   constructor(context: RepairContext) {
@@ -52,7 +63,11 @@ export class Repair {
   observe(records: readonly StoredRecord[], seq: number): void {
     for (const { id, body } of records)
       if (isOccupied(id, body)) this.#occupied.add(id);
-      else this.#occupied.delete(id);
+      else {
+        this.#occupied.delete(id);
+        this.#lastOf.delete(id);
+        this.#lastOf.delete(slotsOf(id));
+      }
     this.#observedSeq = seq;
     for (const call of this.#waiting.splice(0)) call();
   }
@@ -64,12 +79,15 @@ export class Repair {
     // What is still to follow may have a place under a key, which is not to be taken for one that never comes.
     const isFollowUp = (id: string) => id.startsWith(followUpPrefix);
     const ordered = [...own.filter(isFollowUp), ...own.filter((id) => !isFollowUp(id))];
+    this.#givenOut = new Map();
+    let asked = 0;
     for (const id of ordered.slice(0, examinedMax)) {
+      if (asked >= askedMax) break;
       this.#occupied.delete(id);
       this.#occupied.add(id);
-      if (isFollowUp(id)) await this.#examineFollowUp(service, id);
-      else if (id.startsWith("key/")) await this.#examineKey(service, id.split("/")[2] ?? "");
-      else await this.#examineCap(service, id);
+      if (isFollowUp(id)) asked += await this.#examineFollowUp(service, id);
+      else if (id.startsWith("key/")) asked += await this.#examineKey(service, id);
+      else asked += await this.#examineCap(service, id);
     }
   }
 
@@ -85,31 +103,56 @@ export class Repair {
       });
   }
 
-  /** What should have followed from an event follows if the event was stored, and never if it was not. */
-  async #examineFollowUp(service: string, id: string): Promise<void> {
+  /**
+   * What should have followed from an event follows if the event was stored, and never if it was not. Gives for how many jobs
+   * the log was asked, as the others do that examine something.
+   */
+  async #examineFollowUp(service: string, id: string): Promise<number> {
     const { records, log, followUp } = this.#context;
     const { record } = await records.get(id);
     if (record === null) {
       this.#occupied.delete(id);
-      return;
+      return 0;
     }
     const { jobId, eventId, follow, since } = followUpOf(record.body);
+    if (since + followMaxMs > this.#context.now()) return 0;
     const cause = await log.load(jobId);
-    if (since + followMaxMs > this.#context.now()) return;
     const isStored = cause.events.some((event) => event.id === eventId);
     if (isStored) await followUp(jobId, follow);
-    else if (!(await this.#isGivenUp(service, { id: jobId, since }, cause))) return;
+    else if (!(await this.#isGivenUp(service, { id: jobId, since }, cause))) return 1;
     await forgetFollowUp(records, id);
+    return 1;
   }
 
-  async #examineKey(service: string, hash: string): Promise<void> {
-    const state = await this.#context.keys.state(service, hash);
-    if (state === null) return;
-    const found = await this.#loadAll(state.members);
-    for (const [index, member] of state.members.entries()) {
-      const logged = found[index];
-      if (logged) await this.#examineMember(state, member, logged);
-    }
+  /** Those who wait need nothing before they could be taken for ones that never come. */
+  async #examineKey(service: string, id: string): Promise<number> {
+    const { keys, log, now } = this.#context;
+    const state = await keys.state(service, id.split("/")[2] ?? "");
+    if (state === null) return 0;
+    const isOld = ({ since }: KeyMember) => since + aheadMaxMs <= now();
+    const slots = state.members.filter(({ stands }) => stands === "slot");
+    const others = state.members.filter((each) => each.stands !== "slot" && isOld(each));
+    const members = [...this.#turn(slotsOf(id), slots), ...this.#turn(id, others)];
+    const jobs = await log.loadJobs(members.map((member) => member.id));
+    for (const [index, member] of members.entries())
+      if (mayBeAmiss(state, member, jobs[index] ?? null))
+        await this.#examineMember(state, member, await log.load(member.id));
+    return members.length;
+  }
+
+  /** Those places of a record whose turn it is: the next after the last that was examined, or the first ones. */
+  #turn<Place extends { readonly id: string }>(
+    name: string,
+    places: readonly Place[],
+  ): readonly Place[] {
+    const last = this.#lastOf.get(name);
+    const behind = places.findIndex(({ id }) => id === last) + 1;
+    const from = behind < places.length ? behind : 0;
+    const chosen = places.slice(from, from + placesMax);
+    const end = chosen.at(-1);
+    if (end === undefined || places.length <= placesMax) this.#lastOf.delete(name);
+    else this.#lastOf.set(name, end.id);
+    return chosen;
   }
 
   async #examineMember(state: KeyState, member: KeyMember, logged: ReadJob): Promise<void> {
@@ -139,24 +182,36 @@ export class Repair {
       await keys.ticket(job.id, "swept");
   }
 
-  async #examineCap(service: string, id: string): Promise<void> {
-    const { caps, leases, now } = this.#context;
-    const places = (await caps.places(id, now())).filter(({ until }) => until === undefined);
-    const found = await this.#loadAll(places);
+  async #examineCap(service: string, id: string): Promise<number> {
+    const { caps, log, now } = this.#context;
+    const taken = (await caps.places(id, now())).filter(({ until }) => until === undefined);
+    const places = this.#turn(id, taken);
+    const jobs = await log.loadJobs(places.map((place) => place.id));
     for (const [index, place] of places.entries()) {
-      const logged = found[index];
-      if (!logged) continue;
-      const { job } = logged;
+      const job = jobs[index];
       if (job?.state === "active" && job.token === place.token) continue;
-      if (job === null || job.token < place.token) {
-        // Another claim of the same start may have taken a place of its own since then.
-        if (await this.#isGivenUp(service, place, logged)) await caps.freeOf([id], place.by);
-        continue;
-      }
-      const until = await leases.mayRunUntil(logged, place.token, now());
-      if (until === null) await caps.free([id], place.id, place.token);
-      else await caps.hold([id], place.id, place.token, until);
+      await this.#examinePlace(service, id, place, await log.load(place.id));
     }
+    return places.length;
+  }
+
+  async #examinePlace(
+    service: string,
+    id: string,
+    place: CapPlace,
+    logged: ReadJob,
+  ): Promise<void> {
+    const { caps, leases, now } = this.#context;
+    const { job } = logged;
+    if (job?.state === "active" && job.token === place.token) return;
+    if (job === null || job.token < place.token) {
+      // Another claim of the same start may have taken a place of its own since then.
+      if (await this.#isGivenUp(service, place, logged)) await caps.freeOf([id], place.by);
+      return;
+    }
+    const until = await leases.mayRunUntil(logged, place.token, now());
+    if (until === null) await caps.free([id], place.id, place.token);
+    else await caps.hold([id], place.id, place.token, until);
   }
 
   /** Whether a place that is ahead of the log is to be given up; its job has then been moved on. */
@@ -169,17 +224,27 @@ export class Repair {
     return giveUp(this.#context, service, id, logged);
   }
 
-  /** Whether a job's newest ticket is still to be acknowledged. Where no consumer is, nothing was. */
+  /** Whether a job's newest ticket is still to be taken up. Where no consumer is, nothing was. */
   async #hasTicket(job: Job, { ticketSeq }: ReadJob): Promise<boolean> {
-    const { port, subjects, now } = this.#context;
+    const { givenOut, subjects, now } = this.#context;
     if (job.runAt > now()) return true;
-    const floor = await port.acknowledgedUpTo(subjects.consumer(job, priorityLane(job.priority)));
-    return ticketSeq > (floor ?? 0);
+    const consumer = subjects.consumer(job, priorityLane(job.priority));
+    const known = this.#givenOut.get(consumer) ?? givenOut.upTo(consumer);
+    this.#givenOut.set(consumer, known);
+    return ticketSeq > ((await known) ?? 0);
   }
+}
 
-  #loadAll(places: readonly { readonly id: string }[]): Promise<readonly ReadJob[]> {
-    return Promise.all(places.map(({ id }) => this.#context.log.load(id)));
-  }
+/** What those are called that have a slot of a key. */
+function slotsOf(id: string): string {
+  return `${id}/slots`;
+}
+
+/** Whether a member may not stand where its job does, or may have no ticket. */
+function mayBeAmiss({ service }: KeyState, member: KeyMember, job: Job | null): boolean {
+  if (job === null || job.service !== service || job.run < member.run) return true;
+  if (job.state === "active") return false;
+  return isEnded(job.state) || member.stands === "slot" || !isCurrent(member, job);
 }
 
 /** Whether somebody stands under a key or a cap, or something is still to follow from an event. */

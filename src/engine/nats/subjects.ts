@@ -87,9 +87,10 @@ export class Subjects {
     return `${this.prefix}.jobs.${tokenOf(service)}._.${tokenOf(id)}._`;
   }
 
-  /** The whole log of a job, with its notes. */
-  logFilter(id: string): string {
-    return `${this.prefix}.*.${this.#scope()}.*.${tokenOf(id)}.>`;
+  /** The whole log of a job, with its notes: whose ever it is, as far as that may be read, or a service's alone. */
+  logFilter(id: string, service?: string): string {
+    const owner = service === undefined ? this.#scope() : tokenOf(service);
+    return `${this.prefix}.*.${owner}.*.${tokenOf(id)}.>`;
   }
 
   /** The tickets of one consumer. */
@@ -111,6 +112,11 @@ export class Subjects {
   /** Everything that may be read: all events and notes, or those of one service. */
   feedFilter(): string {
     return `${this.prefix}.*.${this.#scope()}.>`;
+  }
+
+  /** All events and notes of a service. */
+  serviceFilter(service: string): string {
+    return `${this.prefix}.*.${tokenOf(service)}.>`;
   }
 
   /** What the newest message of the log is asked by. Where all may be read, the server need not compare subjects. */

@@ -1,13 +1,13 @@
 /**
- * The sweeper: a ticket that was acknowledged while its job could still be claimed is gone, and a new one is written. Most jobs
+ * The sweeper: a ticket that was given out for good while its job could still be claimed is gone, and a new one is written. Most jobs
  * that stand for long do so for good reason, such as a paused queue, and so each look goes on where the last one ended.
  */
 import type { Projection } from "../projection/projection.js";
 import type { StandingJob } from "../projection/tickets.js";
 import { FirstFault } from "./first-fault.js";
+import type { GivenOut } from "./given-out.js";
 import type { Keys } from "./keys.js";
 import type { Log } from "./log.js";
-import type { Port } from "./port.js";
 import { priorityLane, type Subjects } from "./subjects.js";
 
 /** The most jobs that one look goes through. */
@@ -16,12 +16,12 @@ const lookMax = 500;
 /** How long a job may stand in line before its ticket is looked for. */
 const standingMs = 60_000;
 
-/** Where the acknowledged tickets of consumers end; consumers that are not there, or of which nothing is known, are missing. */
+/** Where the tickets end that consumers have given out for good; consumers that are not there, or of which nothing is known, are missing. */
 type Floors = ReadonlyMap<string, number>;
 
 /** What sweeping needs of the engine. */
 export interface SweeperContext {
-  readonly port: Port;
+  readonly givenOut: GivenOut;
   readonly subjects: Subjects;
   readonly log: Log;
   readonly keys: Keys;
@@ -56,12 +56,12 @@ export class Sweeper {
     jobs.rethrow();
   }
 
-  /** Up to where the tickets of each lane were acknowledged. All are asked at once, so that a server that is away is waited for once. */
+  /** Up to where the tickets of each lane were given out. All are asked at once, so that a server that is away is waited for once. */
   async #floors(found: readonly StandingJob[], faults: FirstFault): Promise<Floors> {
     const floors = new Map<string, number>();
     const ask = async (consumer: string) => {
       try {
-        const floor = await this.#context.port.acknowledgedUpTo(consumer);
+        const floor = await this.#context.givenOut.upTo(consumer);
         if (floor !== null) floors.set(consumer, floor);
       } catch (error) {
         faults.note(error);

@@ -3,23 +3,24 @@
  * jobs that have lapsed, repairs, jobs that were offered in vain, and new tickets for jobs whose ticket was lost.
  */
 import type { Projection } from "../projection/projection.js";
+import { compareDue, type DuePlace, type DueTicket, firstDue } from "../projection/tickets.js";
 import type { Advisories } from "./advisories.js";
 import { FirstFault } from "./first-fault.js";
+import type { GivenOut } from "./given-out.js";
 import type { Keys } from "./keys.js";
 import type { Log } from "./log.js";
 import { type News, Told } from "./news.js";
-import type { Port } from "./port.js";
 import type { Repair } from "./repair.js";
 import type { Subjects } from "./subjects.js";
 import { Sweeper } from "./sweeping.js";
 
-/** The most jobs and keys that one look tends. */
+/** The most jobs and keys that one look tends, of each kind. */
 const tendMax = 500;
 
-/** How often advisories are acted on, and tickets looked for that were lost. */
+/** How often tickets are looked for that were lost. */
 const sweepMs = 30_000;
 
-/** How often keys and caps are compared with the log. */
+/** How often keys and caps are compared with the log, and advisories acted on. */
 const repairMs = 5_000;
 
 /** For how long hints alone tell that nothing is to be tended. One may be lost, and so a look is taken after that. */
@@ -30,7 +31,7 @@ const rememberedMax = 50_000;
 
 /** What tending needs of the engine. */
 export interface TendingContext {
-  readonly port: Port;
+  readonly givenOut: GivenOut;
   readonly subjects: Subjects;
   readonly log: Log;
   readonly keys: Keys;
@@ -49,6 +50,12 @@ interface Look {
   readonly next: number | null;
 }
 
+/** Where the looks at jobs whose time has come go on, and the furthest that one has come. */
+interface Turn {
+  readonly next: DuePlace;
+  readonly furthest: DuePlace;
+}
+
 /** Whether time has brought nothing since a look at a service. */
 function isStill({ service, at, next }: Look, asked: string, now: number): boolean {
   if (service !== asked || now < at || now >= at + trustMs) return false;
@@ -61,6 +68,7 @@ export class Tending {
   readonly #sweeper: Sweeper;
   /** Keyed jobs that compete for a slot since their time has come, with the version at which they began to. */
   readonly #competing = new Map<string, number>();
+  readonly #turns = new Map<string, Turn>();
   /** When each kind of work was last done for each service. */
   readonly #doneAt = new Map<string, number>();
   readonly #told = new Told();
@@ -89,13 +97,12 @@ export class Tending {
   async #look(service: string, isTold: boolean): Promise<number | null> {
     const projection = await this.#context.projection(isTold);
     const now = this.#context.now();
-    const due = await projection.dueTickets({ service }, now, tendMax + this.#competing.size);
+    const { due, isAll } = await this.#due(projection, service, now);
     const fresh = due.filter(({ key, version }) => this.#competing.get(key.id) !== version);
-    const chosen = fresh.slice(0, tendMax);
     const { keys, repair, advisories } = this.#context;
     // What goes wrong with one job or one kind of work must not keep all others from being done.
     const faults = new FirstFault();
-    const offers = chosen.map(
+    const offers = fresh.map(
       ({ key, version }) =>
         () =>
           this.#offer(key.id, version),
@@ -103,15 +110,38 @@ export class Tending {
     await Promise.all(offers.map((offer) => faults.attempt(offer)));
     for (const hash of await projection.lapsedKeys(service, now, tendMax))
       await faults.attempt(() => keys.tend(service, hash));
-    if (this.#isTime("repair", service, repairMs))
-      await faults.attempt(() => repair.repair(service));
-    if (this.#isTime("sweep", service, sweepMs)) {
-      await faults.attempt(() => advisories.act(service));
-      await faults.attempt(() => this.#sweeper.sweep(projection, service, now));
-    }
+    const mayRepair = this.#isTime("repair", service, repairMs);
+    const maySweep = this.#isTime("sweep", service, sweepMs);
+    // Older servers take a ticket that they give up for acknowledged, and those who look for lost ones must not offer it anew.
+    if (mayRepair || maySweep) await faults.attempt(() => advisories.act(service));
+    if (mayRepair) await faults.attempt(() => repair.repair(service));
+    if (maySweep) await faults.attempt(() => this.#sweeper.sweep(projection, service, now));
     faults.rethrow();
-    if (fresh.length > chosen.length) return now;
+    if (fresh.length > 0 && !isAll) return now;
     return projection.nextDueAt({ service }, now);
+  }
+
+  /**
+   * Jobs whose time has come, and whether these are all. Those that compete for a slot stay among them, and so each look goes on
+   * where the last one ended; those whose time has come since then are behind all others.
+   */
+  async #due(
+    projection: Projection,
+    service: string,
+    now: number,
+  ): Promise<{ readonly due: readonly DueTicket[]; readonly isAll: boolean }> {
+    const { next, furthest } = this.#turns.get(service) ?? { next: firstDue, furthest: firstDue };
+    const ask = { scope: { service }, now, limit: tendMax };
+    const some = await projection.dueTickets({ ...ask, after: next });
+    const end = some.at(-1)?.place ?? next;
+    if (some.length < tendMax) {
+      this.#turns.set(service, { next: firstDue, furthest: end });
+      return { due: some, isAll: next === firstDue };
+    }
+    const after = compareDue(end, furthest) > 0 ? end : furthest;
+    const newest = await projection.dueTickets({ ...ask, after });
+    this.#turns.set(service, { next: end, furthest: newest.at(-1)?.place ?? after });
+    return { due: [...some, ...newest], isAll: false };
   }
 
   /** Whether something that is done now and then is to be done for a service now. */

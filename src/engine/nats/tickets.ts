@@ -54,13 +54,13 @@ export class Tickets {
 
   /** What a ticket's job has come to by now. */
   async again({ reply, seq, ticket }: Omit<Candidate, "logged" | "verdict">): Promise<Candidate> {
-    const logged = await this.#context.log.load(ticket.jobId);
+    const logged = await this.#context.log.load(ticket.jobId, seq);
     return { reply, seq, ticket, logged, verdict: await this.#verdict(seq, ticket, logged) };
   }
 
   #verdict(seq: number, ticket: JobEvent, logged: LoggedJob): Verdict | Promise<Verdict> {
     const { job } = logged;
-    // What was read is older than the ticket itself: it is offered again.
+    // No copy shows the ticket itself, which may have been removed; if it was not, it is offered again.
     if (logged.lastSeq < seq) return "leave";
     if (job === null || seq < logged.ticketSeq) return "drop";
     if (job.state === "active") return this.#verdictOnActive(logged);

@@ -67,7 +67,7 @@ export class Claimer {
 
   async #claimAtOnce(ask: ClaimAsk, isFew: boolean): Promise<ClaimAnswer> {
     const take = (tx: PostgresTransaction) => this.#takeFirst(tx, ask, isFew);
-    const { answer, follow } = await this.#transactions.again(take, "claim");
+    const { answer, follow } = await this.#transactions.again(take, { purpose: "claim" });
     if (follow === "nothing") return answer;
     const { jobs } = answer;
     const rest = withoutTaken(ask, jobs);

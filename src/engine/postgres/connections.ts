@@ -22,6 +22,8 @@ export class Connections {
   /** What each connection has served first, if that was one of the purposes. */
   readonly #purposes = new WeakMap<PoolClient, Purpose>();
   readonly #kept = new Map<Purpose, Kept>();
+  /** All that there are, and those of them that are not used again. */
+  readonly #open = new Set<PoolClient>();
   readonly #broken = new WeakSet<PoolClient>();
   #sweep: NodeJS.Timeout | undefined;
   #isClosed = false;
@@ -30,7 +32,15 @@ export class Connections {
   constructor(pool: Pool, max: number) {
     this.#pool = pool;
     this.#max = max;
-    pool.on("connect", (client) => client.on("error", (error) => this.#onBroken(client, error)));
+    pool.on("connect", (client) => {
+      this.#open.add(client as PoolClient);
+      client.on("error", (error) => this.#onBroken(client as PoolClient, error));
+    });
+    pool.on("remove", (client) => this.#open.delete(client as PoolClient));
+    // One that the pool lent itself is not given back here.
+    pool.on("release", (_, client) => {
+      if (this.#broken.has(client as PoolClient)) process.nextTick(() => this.#dropBroken());
+    });
   }
 
   /** How many connections there are, are in use and are waited for. */
@@ -57,7 +67,7 @@ export class Connections {
     const isLost = lost !== undefined || this.#broken.has(client);
     const isWanted = this.#pool.waitingCount > 0 || this.#isClosed;
     if (purpose === undefined || this.#kept.has(purpose) || isLost || isWanted)
-      client.release(lost);
+      client.release(lost ?? (isLost || undefined));
     else this.#keep(client, purpose);
   }
 
@@ -66,6 +76,16 @@ export class Connections {
     const { idleCount, waitingCount, totalCount } = this.#pool;
     if (idleCount <= waitingCount && totalCount >= this.#max) this.#release();
     this.#giveNext(purpose);
+  }
+
+  /** Uses none of the connections again that there are. What is under way on them comes to its end. */
+  replaceAll(): void {
+    for (const client of this.#open) this.#broken.add(client);
+    for (const [purpose, { client }] of this.#kept) {
+      this.#kept.delete(purpose);
+      client.release(true);
+    }
+    this.#dropBroken();
   }
 
   /** Waits for what is under way, then lets go of all connections. */
@@ -108,6 +128,15 @@ export class Connections {
     this.#release(({ since }) => since <= until);
     if (this.#kept.size > 0)
       this.#sweep = setTimeout(() => this.#sweepUnused(), idleTimeoutMs).unref();
+  }
+
+  /** Takes what rests in the pool out of it, and gives back what may be used again. */
+  #dropBroken(): void {
+    for (let idle = this.#isClosed ? 0 : this.#pool.idleCount; idle > 0; idle--)
+      this.#pool.connect().then(
+        (client) => client.release(this.#broken.has(client)),
+        () => {},
+      );
   }
 
   #release(isMeant: (kept: Kept) => boolean = () => true): void {

@@ -9,8 +9,11 @@ import type { Dialect } from "../sql/transaction.js";
 import { refuseLocked } from "./job-lock.js";
 import { readLaterOf } from "./read.js";
 import { keepRoundsOfEnd, keepRoundsOfLease } from "./rounds.js";
+import { insertKeys } from "./stand-in.js";
 
 const insertEvent = `INSERT INTO events (job, ${eventColumns}) VALUES (?,?,?,?,?,?,?,?,?,?,?)`;
+
+const insertKey = insertKeys("(VALUES (?::text))");
 
 const insertJob = `${insertJobAs("nextval('events_seq')")} RETURNING n`;
 
@@ -32,14 +35,7 @@ export const postgresDialect: Omit<Dialect, "removeLog"> = {
   forKeyShare: "FOR KEY SHARE",
   refuseLocked,
   *lockKey(hash) {
-    // The first job of a key makes its row; until then an empty one stands in for it.
-    yield {
-      sql: `INSERT INTO keys (hash, service, type, key, max_active, max_queued, when_full, takeovers)
-        VALUES (?, '', '', '', 0, 0, '', 0) ON CONFLICT (hash) DO NOTHING`,
-      values: [hash],
-      planned: true,
-      silent: true,
-    };
+    yield { sql: insertKey, values: [hash], planned: true, silent: true };
     const sql = "SELECT hash FROM keys WHERE hash = ? FOR UPDATE";
     yield { sql, values: [hash], planned: true, silent: true };
   },

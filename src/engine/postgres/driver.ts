@@ -9,11 +9,13 @@ import type { SqlRow, Statement, Step } from "../sql/statement.js";
 import type { Address } from "./address.js";
 import { Connections, idleTimeoutMs, type Purpose } from "./connections.js";
 import { CreateConnection } from "./create-connection.js";
-import { isConnectionLoss, storeError } from "./faults.js";
+import { isConnectionLoss, isReadOnly, storeError } from "./faults.js";
 import { migrate } from "./migrate.js";
 import { NewerSchema } from "./newer-schema.js";
 import { plannedQueries } from "./planned-query.js";
+import { meetServer } from "./server.js";
 import { ServerClock } from "./server-clock.js";
+import { beginText, selectNow, settle } from "./settings.js";
 import { storable } from "./storable.js";
 import { StatementTexts } from "./text.js";
 
@@ -71,8 +73,12 @@ export async function loadDriver(where: string): Promise<PgModule> {
 /** The oid of bigint, which the driver gives as text unless it is told otherwise. */
 const bigintOid = 20;
 
-/** The most time that a transaction of ours waits for a lock that somebody else holds: longer than a disk that stalls. */
-const lockTimeoutMs = 5_000;
+/** How an operation is carried out. */
+export interface OperateOptions {
+  readonly purpose?: Purpose;
+  /** How long it waits for a lock, if not for as long as others do. */
+  readonly lockMs?: number;
+}
 
 export class Database {
   readonly #address: Address;
@@ -85,6 +91,7 @@ export class Database {
   readonly #given: (() => number) | null;
   readonly #texts: StatementTexts;
   readonly #PlannedQuery: ReturnType<typeof plannedQueries>;
+  #listener: InstanceType<PgModule["Client"]> | undefined;
   #isClosed = false;
   #storeId = "";
   /** The name of the table that tells this place from others. */
@@ -164,12 +171,11 @@ export class Database {
     return this.#guard(async () => {
       const client = await this.#pool.connect();
       try {
+        const isDirect = await meetServer(client, this.#address);
         this.#storeId = await prepare(client, this.#address);
-        this.#isDirect = await isDirect(client);
-        if (this.#isDirect) await settle(client);
-        const sentAt = this.#clock.monotonic();
-        const { rows } = await client.query(selectNow);
-        this.#clock.learn(Number(rows[0]?.now), sentAt);
+        this.#isDirect = isDirect;
+        if (isDirect) await settle(client);
+        await this.#askTime(client);
       } finally {
         client.release();
       }
@@ -184,6 +190,7 @@ export class Database {
       await this.#ask(client, notification(notice));
       client.release();
     } catch (error) {
+      this.#lostBy(error);
       client.release(error as Error);
       throw error;
     }
@@ -200,27 +207,44 @@ export class Database {
     const client = taken instanceof Promise ? await taken : taken;
     const giveBack = () => this.#creating.done(client, since, lost);
     let lost: Error | undefined;
-    let notified: Promise<unknown> | undefined;
+    let behind: Promise<unknown> | undefined;
     try {
       let next = step.next(noRows);
       while (!next.done) {
         const stream = notice ? streamOf(client) : undefined;
         stream?.cork?.();
         const answer = this.#ask(client, next.value);
-        // A notification that cannot be sent is a hint lost, no more.
-        if (notice) notified = this.#ask(client, notification(notice)).catch(() => {});
+        behind = this.#sendBehind(client, notice);
         stream?.uncork?.();
         next = step.next(await answer);
       }
       return next.value;
     } catch (error) {
-      if (isConnectionLoss(error)) lost = error as Error;
+      lost = this.#lostBy(error);
       throw error;
     } finally {
       // All notifications of a server need one lock, which others may hold for as long as their commits take.
-      if (notified === undefined || lost !== undefined) giveBack();
-      else void notified.then(giveBack);
+      if (behind === undefined || lost !== undefined) giveBack();
+      else void behind.then(giveBack);
     }
+  }
+
+  /**
+   * Sends what follows a create and nobody waits for: a question for the time, because who only creates asks in no other way, and
+   * a notification. Gives the last answer, which is never a fault.
+   */
+  #sendBehind(client: PoolClient, notice: Notice | null): Promise<unknown> | undefined {
+    let read: Promise<void> | undefined;
+    if (this.#given === null && this.#clock.isTimeToAsk())
+      read = this.#askTime(client).catch(() => {});
+    // A notification that cannot be sent is a hint lost, no more.
+    return notice ? this.#ask(client, notification(notice)).catch(() => {}) : read;
+  }
+
+  async #askTime(client: PoolClient): Promise<void> {
+    const sentAt = this.#clock.monotonic();
+    const { rows } = await client.query(selectNow);
+    this.#clock.learn(Number(rows[0]?.now), sentAt);
   }
 
   /** Sends a statement, and gives its rows. */
@@ -255,8 +279,13 @@ export class Database {
   /** Runs one statement. */
   async execute(statement: Statement): Promise<readonly SqlRow[]> {
     this.#connections.makeReady();
-    const { rows, rowCount } = await this.#pool.query(this.query(statement));
-    return statement.counted ? [{ count: rowCount ?? 0 }] : (rows as readonly SqlRow[]);
+    try {
+      const { rows, rowCount } = await this.#pool.query(this.query(statement));
+      return statement.counted ? [{ count: rowCount ?? 0 }] : (rows as readonly SqlRow[]);
+    } catch (error) {
+      this.#lostBy(error);
+      throw error;
+    }
   }
 
   /** Carries out work in one transaction, which commits when the work is done. */
@@ -270,12 +299,16 @@ export class Database {
    * Carries out an operation in one transaction. One that is a single statement needs none around it, where the session has
    * the settings.
    */
-  operate<Value>(operation: (now: number) => Step<Value>, purpose?: Purpose): Promise<Value> {
+  operate<Value>(
+    operation: (now: number) => Step<Value>,
+    { purpose, lockMs }: OperateOptions = {},
+  ): Promise<Value> {
     return this.#with(purpose, async (client) => {
       const step = operation(this.now());
       const first = step.next(noRows);
-      const isAlone = !first.done && first.value.last && this.#isDirect && this.#clock.isFresh;
-      if (!isAlone) return this.#inTransaction(client, (session) => runOn(session, step, first));
+      const isSettled = this.#isDirect && this.#clock.isFresh && lockMs === undefined;
+      if (first.done || !first.value.last || !isSettled)
+        return this.#inTransaction(client, (session) => runOn(session, step, first), lockMs);
       const { done, value } = step.next(await this.#ask(client, first.value));
       if (!done) throw afterLast();
       return value;
@@ -294,11 +327,23 @@ export class Database {
     try {
       return await use(client);
     } catch (error) {
-      if (isConnectionLoss(error)) lost = error as Error;
+      lost = this.#lostBy(error);
       throw error;
     } finally {
       this.#connections.giveBack(client, purpose, lost);
     }
+  }
+
+  /**
+   * Gives a fault that a connection is not used again after. A server that may not be written has most likely been replaced by
+   * another one, to which no connection leads that there is.
+   */
+  #lostBy(error: unknown): Error | undefined {
+    if (isReadOnly(error)) {
+      this.#connections.replaceAll();
+      void this.#listener?.end().catch(() => {});
+    } else if (!isConnectionLoss(error)) return undefined;
+    return error as Error;
   }
 
   /**
@@ -308,6 +353,7 @@ export class Database {
   async #inTransaction<Value>(
     client: PoolClient,
     work: (session: Session) => Promise<Value>,
+    lockMs?: number,
   ): Promise<Value> {
     const sent: Promise<unknown>[] = [];
     const send = <Answer>(ask: () => Promise<Answer>): Promise<Answer> => {
@@ -327,7 +373,7 @@ export class Database {
       const session: Session = {
         execute: async (statement) => {
           if (isOver) throw afterLast();
-          if (!hasBegun) this.#begin((query) => send(() => client.query(query)));
+          if (!hasBegun) this.#begin((query) => send(() => client.query(query)), lockMs);
           hasBegun = true;
           const answer = send(() => this.#ask(client, statement));
           if (statement.last) end();
@@ -348,14 +394,14 @@ export class Database {
   }
 
   /** Begins a transaction, and learns the server's time from that. */
-  #begin(send: (query: string) => Promise<unknown>): void {
+  #begin(send: (query: string) => Promise<unknown>, lockMs: number | undefined): void {
     const sentAt = this.#clock.monotonic();
     // Statements in one message are answered by a list, which the driver's types do not know.
     const learn = (answers: unknown) => {
       const results = answers as readonly { readonly rows: readonly SqlRow[] }[];
       this.#clock.learn(Number(results.at(-1)?.rows[0]?.now), sentAt);
     };
-    send(this.#isDirect ? beginWhereSettled : beginAnywhere).then(learn, () => {});
+    send(beginText(this.#isDirect, lockMs)).then(learn, () => {});
   }
 
   /** A statement as the driver takes it. A server remembers plans for a session, which no pooler stands between. */
@@ -371,12 +417,13 @@ export class Database {
 
   /** A connection that listens; whoever takes it ends it. */
   listener(pg: PgModule): InstanceType<PgModule["Client"]> {
-    return new pg.Client({
+    this.#listener = new pg.Client({
       connectionString: this.#address.connectionString,
       application_name: "millrace-listener",
       connectionTimeoutMillis: connectTimeoutMs,
       keepAlive: true,
     });
+    return this.#listener;
   }
 
   /** Waits for what is under way, then lets go of all connections. */
@@ -441,56 +488,9 @@ function notification({ channel, payload }: Notice): Statement {
 
 const notify = "SELECT set_config('synchronous_commit', 'off', true), pg_notify(?, ?)";
 
-/** Whether the server itself is at the other end: a pooler tells another process number than the server does. */
-async function isDirect(client: PoolClient): Promise<boolean> {
-  const { rows } = await client.query("SELECT pg_backend_pid() AS pid");
-  return (client as unknown as { processID?: number }).processID === rows[0]?.pid;
-}
-
 /** The fault of the first that failed. */
 async function firstFault(sent: readonly Promise<unknown>[]): Promise<unknown> {
   for (const answer of await Promise.allSettled(sent))
     if (answer.status === "rejected") return answer.reason;
   return null;
-}
-
-const now = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now";
-
-const selectNow = `SELECT ${now}`;
-
-/**
- * Rows of `ready` and `leases` come and go faster than statistics follow, and a plan for a table that was empty a minute ago
- * reads all of it. Every statement of ours has an index to go by, so that the planner is told to use it. There is but one plan
- * for each, so that one which is remembered is never made again for other values.
- */
-const planning = {
-  jit: "off",
-  enable_seqscan: "off",
-  enable_bitmapscan: "off",
-  enable_mergejoin: "off",
-  plan_cache_mode: "force_generic_plan",
-};
-
-const locking = { lock_timeout: String(lockTimeoutMs) };
-
-/** One statement makes all settings, which costs less than one for each; for the transaction, or for the session. */
-function setting(settings: Readonly<Record<string, string>>, isLocal: boolean): string {
-  const calls = Object.entries(settings).map(
-    ([name, value]) => `set_config('${name}', '${value}', ${isLocal})`,
-  );
-  return `SELECT ${calls.join(", ")}`;
-}
-
-/**
- * The isolation is said, too, because a database may have another default, under which those who meet would fail instead of
- * waiting for each other.
- */
-const begin = "BEGIN ISOLATION LEVEL READ COMMITTED";
-const beginAnywhere = `${begin}; ${setting({ ...planning, ...locking }, true)}, ${now}`;
-const beginWhereSettled = `${begin}; ${setting(locking, true)}, ${now}`;
-
-/** Makes the settings for a session that nobody else gets, where a statement may be a transaction of its own. */
-async function settle(client: PoolClient): Promise<void> {
-  const isolation = { default_transaction_isolation: "read committed" };
-  await client.query(setting({ ...planning, ...isolation }, false));
 }

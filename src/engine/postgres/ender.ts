@@ -43,7 +43,9 @@ export class Ender {
     if (known.length === 0) return;
     const ends = endBatch(known);
     if (mayEndTogether(ends)) {
-      const ended = await this.#transactions.again((tx) => endShared(tx, ends, places), "end");
+      const ended = await this.#transactions.again((tx) => endShared(tx, ends, places), {
+        purpose: "end",
+      });
       for (const [place, index] of indexes.entries()) outcomes[index] = ended[place] ?? null;
     }
     // Where somebody spreads them just now, this waits until they are there.
@@ -57,7 +59,9 @@ export class Ender {
       const open = openOf(items, outcomes);
       if (open.length === 0) return;
       const ends: EndBatch = endBatch(open.map(({ item }) => item));
-      const ended = await this.#transactions.again((tx) => endPlain(tx, ends, keyed), "end");
+      const ended = await this.#transactions.again((tx) => endPlain(tx, ends, keyed), {
+        purpose: "end",
+      });
       for (const [place, { index }] of open.entries())
         outcomes[index] = ended.outcomes[place] ?? null;
       if (keyed) this.#areKeyed = ended.areKeyed;

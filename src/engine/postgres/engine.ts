@@ -37,11 +37,19 @@ import { type Address, addressOf } from "./address.js";
 import { CommitWatch } from "./commit-watch.js";
 import { Database, loadDriver } from "./driver.js";
 import { Enlisted } from "./enlist.js";
-import { currentSnapshot, cursorOf, feedStart, placeOf, readFeed } from "./feed.js";
+import {
+  checkPlace,
+  currentSnapshot,
+  cursorOf,
+  feedStart,
+  placeOf,
+  readFeed,
+  readMoves,
+} from "./feed.js";
 import { isKeyedCreate } from "./keyed-create.js";
 import { isUnblock } from "./plain-unblock.js";
 import { readLogs } from "./read.js";
-import { Wake } from "./wake.js";
+import { channelOf, Wake } from "./wake.js";
 import { Writer } from "./writer.js";
 
 const capabilities: Capabilities = {
@@ -95,7 +103,7 @@ class PostgresEngine implements Engine {
     this.#commits = new Commits(clock);
     this.#wake = new Wake({
       clock,
-      channel: `millrace_${address.schema}`,
+      channel: channelOf(address.schema),
       connect: () => this.#database.listener(pg),
       notify: (notice) => this.#database.notify(notice),
     });
@@ -232,19 +240,29 @@ class PostgresEngine implements Engine {
     extent: FeedExtent = "live",
   ): AsyncIterable<FeedItem> {
     let place = cursor === null ? feedStart : placeOf(cursor);
+    // Who goes on with a snapshot that was begun does not ask for another one, which tells of moves, too.
+    let isUnchecked = place.until !== null;
     while (!signal.aborted && this.#closed === null) {
       const committed = this.#commits.next(signal);
       try {
         const begun = place.until;
-        const until = begun ?? (await this.#read(currentSnapshot(place.seen)));
-        const rows = await this.#read(readFeed(place, until, feedChunk));
+        const { until, moves } =
+          begun === null
+            ? await this.#read(currentSnapshot(place.seen))
+            : { until: begun, moves: place.moves };
+        const [rows, current] = await Promise.all([
+          this.#read(readFeed(place, until, feedChunk)),
+          isUnchecked ? this.#read(readMoves()) : moves,
+        ]);
+        checkPlace(place, current);
+        isUnchecked = false;
         for (const { seq, head, values } of rows) {
           if (signal.aborted) return;
-          place = { seen: place.seen, until, seq };
+          place = { seen: place.seen, until, seq, moves };
           yield { cursor: cursorOf(place), event: eventFrom(head && headOf(head), values) };
         }
         if (rows.length === feedChunk) continue;
-        place = { seen: until, until: null, seq: 0 };
+        place = { seen: until, until: null, seq: 0, moves };
         // An older snapshot has been read to its end, and more may have been committed since.
         if (begun !== null) continue;
         if (extent === "stored") return;
@@ -255,8 +273,9 @@ class PostgresEngine implements Engine {
     }
   }
 
-  head(): Promise<string> {
-    return this.#read(currentSnapshot(null));
+  async head(): Promise<string> {
+    const { until, moves } = await this.#read(currentSnapshot(null));
+    return cursorOf({ seen: until, until: null, seq: 0, moves });
   }
 
   wake(topic: WakeTopic, on: () => void): () => void {
@@ -285,7 +304,7 @@ class PostgresEngine implements Engine {
 
   async #end(): Promise<void> {
     await this.#commitWatch.close();
-    await this.#writer.idle();
+    await this.#writer.close();
     await this.#wake.close();
     this.#commits.ring();
     await this.#database.close();

@@ -7,7 +7,6 @@ import {
   type StoreError,
   StoreFailed,
   StoreFull,
-  StoreReadOnly,
   StoreUnavailable,
 } from "../errors.js";
 import { Overtaken } from "../sql/overtaken.js";
@@ -30,6 +29,11 @@ function isRefused(error: unknown): boolean {
   return codeOf(error) === "55P03" && error instanceof Error && /obtain lock/.test(error.message);
 }
 
+/** Whether somebody else held a lock for longer than it was waited for. */
+export function isLockTimeout(error: unknown): boolean {
+  return codeOf(error) === "55P03" && !isRefused(error);
+}
+
 /** Whether a fault may lie with one item alone, so that its neighbours are worth another try. */
 export function isOfOneItem(error: unknown): boolean {
   if (isPassing(error)) return true;
@@ -43,6 +47,11 @@ export function isConnectionLoss(error: unknown): boolean {
   if (error instanceof Overtaken) return false;
   const code = codeOf(error);
   return code === "" || !/^[0-9A-Z]{5}$/.test(code) || /^(08|57P)/.test(code);
+}
+
+/** Whether the server may not be written, as one is that was the primary before another took over. Nothing was stored. */
+export function isReadOnly(error: unknown): boolean {
+  return codeOf(error) === "25006";
 }
 
 /** What errors name: the server without secrets, the schema there, and who asks for it. */
@@ -68,11 +77,7 @@ type Say = (where: string, detail: string, place: Place) => string;
 
 const rules: readonly {
   readonly codes: RegExp;
-  readonly kind:
-    | typeof StoreUnavailable
-    | typeof StoreBusy
-    | typeof StoreFull
-    | typeof StoreReadOnly;
+  readonly kind: typeof StoreUnavailable | typeof StoreBusy | typeof StoreFull;
   readonly say: Say;
 }[] = [
   {
@@ -111,8 +116,9 @@ const rules: readonly {
   },
   {
     codes: /^25006$/,
-    kind: StoreReadOnly,
-    say: (where) => `${where} may not be written; it may be a standby. Connect to the primary.`,
+    kind: StoreUnavailable,
+    say: (where) =>
+      `${where} may not be written; it may be a standby, or the primary before a failover. It is connected to anew by itself; see to it that the URL leads to the primary.`,
   },
   {
     codes: /^55P03$/,

@@ -3,7 +3,7 @@
  * one that was read already. A cursor is therefore a snapshot: what it sees has been read. The next page is what a newer
  * snapshot sees besides, in the order of positions, in which the events of a job always follow each other.
  */
-import { invalidCursor } from "../errors.js";
+import { InvalidCursor, invalidCursor } from "../errors.js";
 import {
   createdColumns,
   type EventValues,
@@ -21,26 +21,45 @@ export interface FeedPlace {
   readonly seen: string | null;
   readonly until: string | null;
   readonly seq: number;
+  /** How often the store had been moved: snapshots of one server say nothing on another. The beginning is always the same. */
+  readonly moves: number | null;
 }
 
 /** The beginning of the feed. */
-export const feedStart: FeedPlace = { seen: null, until: null, seq: 0 };
+export const feedStart: FeedPlace = { seen: null, until: null, seq: 0, moves: null };
 
-/** A place as the text that a reader keeps. */
-export function cursorOf({ seen, until, seq }: FeedPlace): string {
-  return until === null ? (seen ?? "") : `${seen ?? ""}/${until}/${seq}`;
+/** A place as the text that a reader keeps. In a store that was never moved that is not said. */
+export function cursorOf({ seen, until, seq, moves }: FeedPlace): string {
+  const parts = until === null ? [seen ?? ""] : [seen ?? "", until, seq];
+  return (moves ? [...parts, moves] : parts).join("/");
 }
 
 /** The place that a text names. */
 export function placeOf(cursor: string): FeedPlace {
-  const [seen = "", until, seq, more] = cursor.split("/");
+  const parts = cursor.split("/");
+  const moves = parts.length % 2 === 0 ? parts.pop() : "0";
+  const [seen = "", until, seq] = parts;
   const known = seen === "" ? null : seen;
   const isPlace =
-    more === undefined &&
+    parts.length <= 3 &&
+    /^\d{1,9}$/.test(moves ?? "") &&
     (known === null ? until !== undefined : isSnapshot(known)) &&
     (until === undefined || (isSnapshot(until) && /^\d{1,15}$/.test(seq ?? "")));
   if (!isPlace) throw invalidCursor(cursor);
-  return { seen: known, until: until ?? null, seq: Number(seq ?? 0) };
+  return { seen: known, until: until ?? null, seq: Number(seq ?? 0), moves: Number(moves) };
+}
+
+/** Refuses a place of the store as it was before it was moved; whoever keeps its place in the store has been moved along. */
+export function checkPlace(place: FeedPlace, moves: number | null): void {
+  if (place.moves === null || place.moves === moves) return;
+  const message = `"${cursorOf(place)}" is a cursor from before the store was restored into another server; begin without one, or with one that a later answer gave.`;
+  throw new InvalidCursor({ message });
+}
+
+/** The first transaction that a place has not come to, and all that follow. */
+export function endOf({ seen, until }: FeedPlace): number {
+  const ends = [seen, until].map((known) => (known === null ? 0 : parseSnapshot(known).xmax));
+  return Math.max(...ends);
 }
 
 /** Whether the server takes a text as a snapshot. */
@@ -62,22 +81,35 @@ export interface FeedRow {
   readonly values: EventValues;
 }
 
-const selectSnapshot = `SELECT pg_current_snapshot()::text AS snapshot,
-  greatest((SELECT xid FROM jobs ORDER BY xid DESC LIMIT 1), (SELECT xid FROM events ORDER BY xid DESC LIMIT 1),
-    (SELECT xid FROM rounds ORDER BY xid DESC LIMIT 1), '0'::xid8)::text AS newest`;
+/** The newest transaction that wrote an event. */
+export const newestXid = `greatest((SELECT xid FROM jobs ORDER BY xid DESC LIMIT 1),
+  (SELECT xid FROM events ORDER BY xid DESC LIMIT 1), (SELECT xid FROM rounds ORDER BY xid DESC LIMIT 1), '0'::xid8)`;
+
+const selectMoves = "SELECT moves FROM store";
+
+const selectSnapshot = `SELECT pg_current_snapshot()::text AS snapshot, ${newestXid}::text AS newest, (${selectMoves}) AS moves`;
+
+/** How often the store was moved. */
+export function* readMoves(): Step<number> {
+  const [row] = yield { sql: selectMoves, values: [] };
+  return row ? int(row, "moves") : 0;
+}
 
 /**
  * What every transaction that has committed by now has written, for a reader who has read all of `seen`.
  * The snapshot ends with the newest transaction that is known to be on disk, because it wrote an event: a server that
  * crashes gives the numbers of later ones, which were rolled back, to others when it returns.
  */
-export function* currentSnapshot(seen: string | null): Step<string> {
+export function* currentSnapshot(
+  seen: string | null,
+): Step<{ readonly until: string; readonly moves: number }> {
   const [row] = yield { sql: selectSnapshot, values: [] };
   if (!row) throw new Error("The server did not tell what it sees.");
   const { xmin, xmax, running } = parseSnapshot(text(row, "snapshot"));
   const known = seen === null ? 0 : parseSnapshot(seen).xmax;
   const end = Math.min(xmax, Math.max(known, Number(text(row, "newest")) + 1));
-  return `${Math.min(xmin, end)}:${end}:${running.filter((xid) => xid < end).join(",")}`;
+  const until = `${Math.min(xmin, end)}:${end}:${running.filter((xid) => xid < end).join(",")}`;
+  return { until, moves: int(row, "moves") };
 }
 
 /** A snapshot as text: all before `xmin` have ended, none from `xmax` on has, and between them these run. */

@@ -7,11 +7,10 @@ import type { EventOf } from "../../core/event.js";
 import type { JobKeyPolicy } from "../../core/job.js";
 import { isKeepable } from "../../core/names.js";
 import type { AppendOutcome, Change } from "../engine.js";
-import { appendChange } from "../sql/append.js";
-import { flatChange } from "../sql/change.js";
 import { Overtaken } from "../sql/overtaken.js";
 import { slimColumns } from "../sql/slim.js";
 import { arrays, type Step } from "../sql/statement.js";
+import { appendEach } from "./append-each.js";
 import type { KeyLine } from "./key-line.js";
 import { lookAtKeys } from "./key-look.js";
 import { type KeyedJob, type KeyRecord, storeKeyed } from "./keyed-store.js";
@@ -76,7 +75,7 @@ export function* createKeyed(
     fresh.map(({ event }) => event.key),
   );
   const decided = decideAll(tx, changes, lines, taken);
-  if (decided === null) return yield* stepByStep(tx, changes);
+  if (decided === null) return yield* appendEach(tx, changes);
   if (decided.promoted.length > 0) yield* promote(decided.promoted);
   if (decided.records.length > 0) yield storeKeyed(tx, decided.jobs, decided.records);
   if (decided.jobs.length > 0) tx.woke.ready = true;
@@ -84,15 +83,6 @@ export function* createKeyed(
 }
 
 const exists: AppendOutcome = { outcome: "exists" };
-
-function* stepByStep(
-  tx: PostgresTransaction,
-  changes: readonly Change[],
-): Step<readonly AppendOutcome[]> {
-  const outcomes: AppendOutcome[] = [];
-  for (const change of changes) outcomes.push(yield* appendChange(tx, flatChange(change)));
-  return outcomes;
-}
 
 const selectTaken = `SELECT id FROM jobs WHERE id = ANY(${array("text")})
   UNION ALL SELECT job FROM slots WHERE job = ANY(${array("text")}) AND until IS NOT NULL AND until > ?::bigint`;

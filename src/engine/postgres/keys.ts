@@ -4,7 +4,7 @@
  */
 import { slimColumns } from "../sql/slim.js";
 import { arrays, type Step } from "../sql/statement.js";
-import { joined, list, separator, table } from "./text.js";
+import { array, joined, list, separator, table } from "./text.js";
 import type { PostgresTransaction } from "./transaction.js";
 
 /** The keys that a query gives as `key`, each once, of which nobody else has locked the row. They are locked from then on. */
@@ -14,6 +14,21 @@ export function lockedKeys(keys: string): string {
 }
 
 const lockKeys = lockedKeys(table("given", { key: "text" }));
+
+const selectKeys = `SELECT hash FROM keys WHERE hash = ANY(${array("text")})`;
+
+/** Which of some keys nobody has locked, and which somebody has. Of a key that somebody is about to make nothing is known. */
+export function* lookAtLocks(hashes: readonly string[]): Step<{
+  readonly free: ReadonlySet<string>;
+  readonly locked: ReadonlySet<string>;
+}> {
+  const values = [list(hashes)];
+  const lockable = arrays<LockedKey>(yield { sql: lockKeys, values, raw: true, planned: true });
+  const free = new Set(lockable.map(([hash]) => hash));
+  const there = arrays<[hash: string]>(yield { sql: selectKeys, values, raw: true, planned: true });
+  const locked = there.flatMap(([hash]) => (free.has(hash) ? [] : hash));
+  return { free, locked: new Set(locked) };
+}
 
 /** A locked key, and how many of it may be active. */
 type LockedKey = readonly [hash: string, maxActive: number];

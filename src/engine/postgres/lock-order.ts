@@ -4,6 +4,7 @@
  */
 import type { Change } from "../engine.js";
 import { arrays, type Step } from "../sql/statement.js";
+import { insertKeys } from "./stand-in.js";
 import { array, list } from "./text.js";
 import type { PostgresTransaction } from "./transaction.js";
 
@@ -13,8 +14,7 @@ const selectKeys = `SELECT id, key_hash FROM jobs WHERE id = ANY(${array("text")
 const insertRecords = `INSERT INTO records (id, version, body, expires_at)
   SELECT id, 0, 'null', 0 FROM unnest(${array("text")}) AS i (id) ON CONFLICT (id) DO NOTHING`;
 const lockRecords = `SELECT id FROM records WHERE id = ANY(${array("text")}) ORDER BY id FOR UPDATE`;
-const insertKeys = `INSERT INTO keys (hash, service, type, key, max_active, max_queued, when_full, takeovers)
-  SELECT hash, '', '', '', 0, 0, '', 0 FROM unnest(${array("text")}) AS i (hash) ON CONFLICT (hash) DO NOTHING`;
+const insertMissing = insertKeys(`unnest(${array("text")})`);
 const lockKeys = `SELECT hash FROM keys WHERE hash = ANY(${array("text")}) ORDER BY hash FOR UPDATE`;
 
 const lockHeld = `SELECT id FROM leases WHERE id = ANY(${array("text")}) ORDER BY id FOR UPDATE`;
@@ -53,7 +53,7 @@ export function* lockInOrder(tx: PostgresTransaction, changes: readonly Change[]
   }
   for (const key of (yield* keysOf(changes)).values()) keys.add(key);
   if (records.size > 0) yield* makeAndLock(insertRecords, lockRecords, records);
-  if (keys.size > 0) yield* makeAndLock(insertKeys, lockKeys, keys);
+  if (keys.size > 0) yield* makeAndLock(insertMissing, lockKeys, keys);
   for (const key of keys) tx.locked.add(key);
 }
 

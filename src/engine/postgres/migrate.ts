@@ -5,6 +5,7 @@ import type { PoolClient } from "pg";
 import { StoreCorrupt, StoreUnavailable } from "../errors.js";
 import type { Address } from "./address.js";
 import { codeOf, detailOf } from "./faults.js";
+import { hasMoved, moveFeed } from "./moved-feed.js";
 import { tooNew } from "./newer-schema.js";
 import { migrations, projectionTables } from "./schema.js";
 
@@ -25,32 +26,36 @@ export async function migrate(
 ): Promise<string> {
   // Most processes find everything in place, and need neither the lock nor the right to create.
   if ((await versionOf(client, address, kind)) !== migrations.length)
-    await migrateUnderLock(client, address, kind);
+    await underLock(client, address, () => migrateFrom(client, address, kind));
+  if (kind === "store" && (await hasMoved(client, address.schema)))
+    await underLock(client, address, () => moveFeed(client, address.schema));
   const { rows } = await client.query(`SELECT id FROM "${address.schema}".store`);
   return String(rows[0]?.id);
 }
 
-async function migrateUnderLock(
+/** Does work in a transaction, one process at a time. What it asks sees what was committed before it had the lock. */
+async function underLock(
   client: PoolClient,
-  address: Address,
-  kind: SchemaKind,
+  { schema }: Address,
+  work: () => Promise<void>,
 ): Promise<void> {
-  await client.query("BEGIN");
+  await client.query("BEGIN ISOLATION LEVEL READ COMMITTED");
   try {
-    await client.query("SELECT pg_advisory_xact_lock($1, hashtext($2))", [
-      lockSpace,
-      address.schema,
-    ]);
-    const found = await versionOf(client, address, kind);
-    const newer = tooNew(address, found);
-    if (newer) throw newer;
-    await makeSchema(client, address);
-    await makeTables(client, address, found, kind);
+    await client.query("SELECT pg_advisory_xact_lock($1, hashtext($2))", [lockSpace, schema]);
+    await work();
     await client.query("COMMIT");
   } catch (error) {
     await client.query("ROLLBACK").catch(() => {});
     throw error;
   }
+}
+
+async function migrateFrom(client: PoolClient, address: Address, kind: SchemaKind): Promise<void> {
+  const found = await versionOf(client, address, kind);
+  const newer = tooNew(address, found);
+  if (newer) throw newer;
+  await makeSchema(client, address);
+  await makeTables(client, address, found, kind);
 }
 
 /**

@@ -12,7 +12,7 @@ import { CommitWatch } from "./commit-watch.js";
 import { Database, loadDriver, run } from "./driver.js";
 import { lockSpace, makeSchema } from "./migrate.js";
 import { array, list } from "./text.js";
-import { Wake } from "./wake.js";
+import { channelOf, Wake } from "./wake.js";
 
 /** Opens the outbox of a database. `?schema=` in the URL names the schema, as for a store. */
 export async function openPostgresOutbox(
@@ -37,7 +37,7 @@ class PostgresOutbox implements Outbox {
     this.#commitWatch = new CommitWatch({ clock, run: (step) => this.#database.run(step) });
     this.#wake = new Wake({
       clock,
-      channel: `millrace_outbox_${address.schema}`,
+      channel: channelOf(address.schema, "millrace_outbox"),
       connect: () => this.#database.listener(pg),
       notify: (notice) => this.#database.notify(notice),
     });

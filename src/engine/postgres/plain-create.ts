@@ -91,7 +91,8 @@ export function* createAllPlain(
   const areAlike = items.every((item) => isAlike(item, first));
   const lists = areAlike ? alikeColumns(tx, items, first) : columnsOf(tx, items);
   const values = [...lists, lists[0] as string, tx.now];
-  yield { sql: areAlike ? insertAlike : insertUnlike, values, raw: true, planned: true };
+  const sql = areAlike ? insertAlike : insertUnlike;
+  yield { sql, values, raw: true, planned: true, last: true };
   tx.woke.ready = true;
   return items.map(() => appended);
 }
@@ -222,7 +223,8 @@ function columnsOfOne(tx: Transaction, item: PlainCreate): readonly SqlValue[] {
 
 function* createOne(tx: Transaction, item: PlainCreate): Step<AppendOutcome> {
   const values = [...columnsOfOne(tx, item), tx.now];
-  const stored = countOf(yield { sql: insertOne, values, counted: true, planned: true });
+  const sql = insertOne;
+  const stored = countOf(yield { sql, values, counted: true, planned: true, last: true });
   if (stored === 0) return exists;
   tx.woke.ready = true;
   return appended;

@@ -219,4 +219,8 @@ export const migrations: readonly string[] = [
       f.worker, f.claimed_at, f.claimed_at, f.claimed_at, 0, 0, f.seq
     FROM jobs j JOIN shared_leases f ON f.last_job >= j.n AND f.first_job <= j.n AND j.n = ANY(f.jobs);
   `,
+  `
+  -- How often the store was restored into a server that had not come as far as its events. Cursors belong to one count.
+  ALTER TABLE store ADD COLUMN moves int NOT NULL DEFAULT 0;
+  `,
 ];

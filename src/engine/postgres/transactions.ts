@@ -4,12 +4,14 @@
  */
 import { randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
+import type { AppendOutcome } from "../engine.js";
 import type { StoreError } from "../errors.js";
-import { promoteKey } from "../sql/slim.js";
 import type { Step } from "../sql/statement.js";
-import type { Purpose } from "./connections.js";
-import type { Database, Notice } from "./driver.js";
+import type { Database, Notice, OperateOptions } from "./driver.js";
 import { isOfOneItem, isPassing } from "./faults.js";
+import { promoteKeys } from "./keys.js";
+import type { Perform } from "./lines.js";
+import { Promoter } from "./promoter.js";
 import { finished, newTransaction, type PostgresTransaction } from "./transaction.js";
 
 /** How often a transaction is carried out while others keep getting in its way. */
@@ -41,7 +43,7 @@ export class Transactions {
   readonly #database: Database;
   readonly #lanes: Map<string, number>;
   readonly #hints: Hints;
-  readonly #background = new Set<Promise<unknown>>();
+  readonly #promoter = new Promoter((keys) => this.#promote(keys));
   readonly #idStart = randomBytes(9).toString("hex");
   #idCount = 0;
 
@@ -58,12 +60,12 @@ export class Transactions {
   }
 
   /** Carries out an operation once. What it throws is as the driver gave it. */
-  async once<Value>(operation: Operation<Value>, purpose?: Purpose): Promise<Value> {
+  async once<Value>(operation: Operation<Value>, options?: OperateOptions): Promise<Value> {
     let tx: PostgresTransaction | undefined;
     const value = await this.#database.operate((now) => {
       tx = this.begin(now);
       return finished(tx, operation);
-    }, purpose);
+    }, options);
     if (tx) this.after(tx);
     return value;
   }
@@ -84,10 +86,10 @@ export class Transactions {
   }
 
   /** Carries out an operation, again if others got in its way. */
-  async again<Value>(operation: Operation<Value>, purpose?: Purpose): Promise<Value> {
+  async again<Value>(operation: Operation<Value>, options?: OperateOptions): Promise<Value> {
     for (let tries = 1; ; tries++) {
       try {
-        return await this.once(operation, purpose);
+        return await this.once(operation, options);
       } catch (error) {
         if (tries === triesMax || !isPassing(error)) throw error;
         await sleep(Math.random() * Math.min(2 ** tries, pauseMaxMs));
@@ -96,7 +98,7 @@ export class Transactions {
   }
 
   /** Like `again`; what cannot be carried out is the item's own fault, or the store's, which is thrown. */
-  async alone<Value>(
+  async #alone<Value>(
     operation: Operation<Value>,
   ): Promise<{ readonly value: Value } | { readonly fault: StoreError }> {
     try {
@@ -108,24 +110,56 @@ export class Transactions {
     }
   }
 
+  /** Each change gets a transaction of its own, so that only what is at fault fails. */
+  async apart<Item>(
+    changes: readonly Item[],
+    perform: Perform<Item>,
+  ): Promise<readonly AppendOutcome[]> {
+    const outcomes: AppendOutcome[] = [];
+    for (const change of changes) {
+      const done = await this.#alone((tx) => perform(tx, [change]));
+      if ("fault" in done) outcomes.push({ outcome: "faulted", error: done.fault });
+      else outcomes.push(...done.value);
+    }
+    return outcomes;
+  }
+
+  /** What a caller sees of a fault. */
+  faultOf(error: unknown): Promise<StoreError> {
+    return this.#database.faultOf(error);
+  }
+
   /** Tells what a committed transaction did, and does what it had to leave. */
   after({ woke, late }: PostgresTransaction): void {
     this.#hints.tell(woke);
-    if (late.size > 0) this.#keep(this.#promote([...late]));
+    if (late.size > 0) this.#promoter.add(late);
   }
 
-  /** Waits for what was left to do. */
-  async idle(): Promise<void> {
-    while (this.#background.size > 0) await Promise.all(this.#background);
+  /** Does what can be done of what was left, without waiting for anybody. */
+  close(): Promise<void> {
+    return this.#promoter.close();
   }
 
-  /** Lets the next jobs of keys in. A key that is locked for longer is left to a later sweep, and holds up no other. */
-  async #promote(keys: readonly string[]): Promise<void> {
-    for (const key of keys) await this.alone((tx) => promoteKey(tx, key));
+  /** Lets the next jobs of keys in. Gives the keys that are locked; where one is at fault, it does not hold up the others. */
+  async #promote(keys: readonly string[]): Promise<readonly string[]> {
+    try {
+      return await this.again((tx) => promoteUnlocked(tx, keys));
+    } catch (error) {
+      if (keys.length === 1 || !isOfOneItem(error)) return keys;
+    }
+    const locked: string[] = [];
+    for (const key of keys) locked.push(...(await this.#promote([key])));
+    return locked;
   }
+}
 
-  #keep(work: Promise<unknown>): void {
-    const done = work.catch(() => {}).finally(() => this.#background.delete(done));
-    this.#background.add(done);
-  }
+/** Lets the next jobs of keys in, and gives the keys that are locked. Whoever asked for this keeps them. */
+function* promoteUnlocked(
+  tx: PostgresTransaction,
+  keys: readonly string[],
+): Step<readonly string[]> {
+  yield* promoteKeys(tx, keys);
+  const locked = [...tx.late];
+  tx.late.clear();
+  return locked;
 }

@@ -2,7 +2,7 @@
  * Wake-ups between processes: a notification that is sent after the commit it tells of, and a connection that listens.
  * Hints may be lost, so that everybody who waits also looks from time to time.
  */
-import { randomBytes } from "node:crypto";
+import { createHash, randomBytes } from "node:crypto";
 import type { Client } from "pg";
 import type { Clock } from "../clock.js";
 import type { WakeTopic } from "../engine.js";
@@ -30,6 +30,19 @@ const graceMs = 1;
  * server dearer, by as much as a notification costs.
  */
 const restMaxMs = 20;
+
+/** The longest name of a channel. The server refuses to notify a longer one, and listens to its beginning. */
+const channelLengthMax = 63;
+
+/** The channel of those who share a schema. Where the schema's name leaves no room for it, a hash stands for that. */
+export function channelOf(
+  schema: string,
+  prefix: "millrace" | "millrace_outbox" = "millrace",
+): string {
+  const channel = `${prefix}_${schema}`;
+  if (channel.length <= channelLengthMax) return channel;
+  return `${prefix}_${createHash("sha256").update(schema).digest("hex").slice(0, 40)}`;
+}
 
 const topics: readonly WakeTopic[] = ["ready", "ended", "cancel"];
 

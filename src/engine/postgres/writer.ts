@@ -4,63 +4,46 @@
  * what fails in it is tried alone.
  */
 import type { EventOf } from "../../core/event.js";
-import { type BatchAnswer, Batcher } from "../batching.js";
 import type { Clock } from "../clock.js";
-import {
-  type AppendOutcome,
-  batchMax,
-  type Change,
-  type ClaimAnswer,
-  type ClaimAsk,
-  type HeldLease,
-  type RenewOutcome,
+import type {
+  AppendOutcome,
+  Change,
+  ClaimAnswer,
+  ClaimAsk,
+  HeldLease,
+  RenewOutcome,
 } from "../engine.js";
 import type { RecordWrite, SwapOutcome } from "../record.js";
-import { appendChange, settleChange } from "../sql/append.js";
+import { settleChange } from "../sql/append.js";
 import { versionOf } from "../sql/caps.js";
 import { flatChange } from "../sql/change.js";
 import type { LaneParts } from "../sql/log.js";
-import { plainCreate, plainEnd } from "../sql/plain.js";
+import { plainEnd } from "../sql/plain.js";
 import { swapRecord } from "../sql/records.js";
 import type { Step } from "../sql/statement.js";
-import { Wakeful } from "../wakeful.js";
+import { appendEach } from "./append-each.js";
 import { Claimer } from "./claimer.js";
+import { Creates } from "./creates.js";
 import type { Database, Session } from "./driver.js";
 import { Ender } from "./ender.js";
 import { isOfOneItem } from "./faults.js";
 import { pruneDeleted } from "./feed.js";
-import { createKeyed, type KeyedCreate } from "./keyed-create.js";
+import type { KeyedCreate } from "./keyed-create.js";
 import { Lanes } from "./lanes.js";
 import { renewLeases } from "./lease.js";
+import { type Answers, type Calls, calls, type Perform, parted, withRest } from "./lines.js";
 import { keysOf, lockInOrder, lockLeases, looksForCircle } from "./lock-order.js";
 import { Noting } from "./noting.js";
-import { createAllFresh, createAllPlain, createPlain } from "./plain-create.js";
 import { unblockPlain } from "./plain-unblock.js";
 import { SharedLeases } from "./shared-leases.js";
 import type { PostgresTransaction } from "./transaction.js";
 import { type Hints, Transactions } from "./transactions.js";
 
-/** How long the answer to a single create is waited for without sleeping. Beyond a network it takes longer, and nobody waits. */
-const answerMaxMs = 1;
-
-/** Calls of one kind, each a list of items with a list of answers. */
-type Calls<Item, Answer> = Batcher<readonly Item[], readonly Answer[]>;
-
-/** Answers for the calls of a batch. */
-type Answers<Answer> = readonly BatchAnswer<readonly Answer[]>[];
-
-/** Carries out changes in one transaction. */
-type Perform<Item> = (
-  tx: PostgresTransaction,
-  changes: readonly Item[],
-) => Step<readonly AppendOutcome[]>;
-
 export class Writer {
   readonly #database: Database;
   readonly #lanes: Lanes;
   readonly #transactions: Transactions;
-  readonly #creates: Calls<Change, AppendOutcome>;
-  readonly #keyedCreates: Calls<KeyedCreate, AppendOutcome>;
+  readonly #creates: Creates;
   readonly #ends: Calls<Change, AppendOutcome | null>;
   readonly #appends: Calls<Change, AppendOutcome>;
   readonly #locking: Calls<Change, AppendOutcome>;
@@ -74,7 +57,6 @@ export class Writer {
   readonly #claimer: Claimer;
   readonly #ender: Ender;
   readonly #sharedLeases: SharedLeases;
-  readonly #wakeful = new Wakeful(answerMaxMs);
   /** What was asked and has no answer yet. */
   readonly #underWay = new Set<Promise<unknown>>();
 
@@ -85,8 +67,7 @@ export class Writer {
     this.#sharedLeases = new SharedLeases(this.#transactions);
     this.#claimer = new Claimer(this.#transactions, this.#sharedLeases);
     this.#ender = new Ender(this.#transactions, this.#sharedLeases);
-    this.#creates = calls((batch) => this.#createBatch(batch));
-    this.#keyedCreates = calls((batch) => this.#createKeyedBatch(batch));
+    this.#creates = new Creates(this.#transactions);
     this.#ends = calls((batch) => this.#endBatch(batch));
     this.#appends = calls((batch) => this.#appendBatch(batch, appendEach));
     this.#locking = calls((batch) => this.#appendBatch(batch, appendInOrder));
@@ -102,7 +83,7 @@ export class Writer {
   /** How many calls wait for the batch of their kind that is under way. */
   get waiting(): number {
     const kinds: readonly { readonly waiting: number }[] = [
-      ...[this.#creates, this.#keyedCreates, this.#appends, this.#locking],
+      ...[this.#creates, this.#appends, this.#locking],
       ...[this.#commands, this.#keyedCommands, this.#unblocks],
       ...[this.#ends, this.#settles, this.#lockingSettles, this.#noting, this.#renewals],
     ];
@@ -111,12 +92,12 @@ export class Writer {
 
   /** Creates plain jobs. */
   create(changes: readonly Change[]): Promise<readonly AppendOutcome[]> {
-    return this.#withLanes(changes.map(createdLane), () => this.#creates.call(changes));
+    return this.#withLanes(changes.map(createdLane), () => this.#creates.plain(changes));
   }
 
   /** Creates jobs under keys. */
   createKeyed(changes: readonly KeyedCreate[]): Promise<readonly AppendOutcome[]> {
-    return this.#withLanes(changes.map(createdLane), () => this.#keyedCreates.call(changes));
+    return this.#withLanes(changes.map(createdLane), () => this.#creates.keyed(changes));
   }
 
   /** Appends changes of any kind. */
@@ -124,9 +105,13 @@ export class Writer {
     return this.#withLanes(lanesOf(changes), () => this.#appendLike(changes));
   }
 
-  /** Records and keys may be locked for as long as a transaction of somebody's is open, and only who needs them waits. */
+  /**
+   * Records, keys and ids that the caller chose may be locked for as long as a transaction of somebody's is open, and only who
+   * needs them waits.
+   */
   #appendLike(changes: readonly Change[]): Promise<readonly AppendOutcome[]> {
-    if (changes.some(bringsLock)) return this.#locking.call(changes);
+    if (changes.some((change) => bringsLock(change) || choosesId(change)))
+      return this.#locking.call(changes);
     const areNew = changes.every(({ event }) => event.name === "created");
     return areNew ? this.#appends.call(changes) : this.#command(changes);
   }
@@ -213,10 +198,10 @@ export class Writer {
     return this.#lanes.ensureInside(lanesOf(changes), session);
   }
 
-  /** Waits for everything that was asked. */
-  async idle(): Promise<void> {
+  /** Waits for everything that was asked, and leaves what can wait to others. */
+  async close(): Promise<void> {
     while (this.#underWay.size > 0) await Promise.allSettled(this.#underWay);
-    await this.#transactions.idle();
+    await this.#transactions.close();
   }
 
   /** Goes on at once where the lanes are known, as they are but for the first time. */
@@ -240,53 +225,6 @@ export class Writer {
     );
     this.#underWay.add(answered);
     return answered;
-  }
-
-  /** Plain creates of many callers are one statement. */
-  async #createBatch(batch: readonly (readonly Change[])[]): Promise<Answers<AppendOutcome>> {
-    const changes = batch.flat();
-    // Whoever creates one job after the other finds this process awake when the answer comes.
-    if (changes.length === 1) this.#wakeful.asked();
-    try {
-      return await this.#createTogether(batch, changes);
-    } finally {
-      this.#wakeful.answered();
-    }
-  }
-
-  async #createTogether(
-    batch: readonly (readonly Change[])[],
-    changes: readonly Change[],
-  ): Promise<Answers<AppendOutcome>> {
-    const items = changes.map(plainCreate);
-    const createAll = changes.every(({ isFresh }) => isFresh) ? createAllFresh : createAllPlain;
-    // An id that is taken is rare: all are stored at once, and only if that fails each is looked at.
-    for (const create of [createAll, createPlain]) {
-      try {
-        return parted(batch, await this.#transactions.statement((tx) => create(tx, items)));
-      } catch (error) {
-        if (!isOfOneItem(error)) throw error;
-      }
-    }
-    return parted(batch, await this.#appendApart(changes, appendEach));
-  }
-
-  /** Creates under keys of many callers are a handful of statements. */
-  async #createKeyedBatch(
-    batch: readonly (readonly KeyedCreate[])[],
-  ): Promise<Answers<AppendOutcome>> {
-    const changes = batch.flat();
-    let tries = 0;
-    try {
-      const outcomes = await this.#transactions.again((tx) =>
-        createKeyed(tx, changes, tries++ === 0),
-      );
-      return parted(batch, outcomes);
-    } catch (error) {
-      if (!isOfOneItem(error)) throw error;
-    }
-    const createApart: Perform<KeyedCreate> = (tx, some) => createKeyed(tx, some, false);
-    return parted(batch, await this.#appendApart(changes, createApart));
   }
 
   /** Ends jobs together; `null` stands for those that have to be looked at alone. */
@@ -353,21 +291,7 @@ export class Writer {
         if (!isOfOneItem(error)) throw error;
       }
     }
-    return this.#appendApart(changes, perform);
-  }
-
-  /** Each change gets a transaction of its own, so that only what is at fault fails. */
-  async #appendApart<Item extends Change>(
-    changes: readonly Item[],
-    perform: Perform<Item>,
-  ): Promise<readonly AppendOutcome[]> {
-    const outcomes: AppendOutcome[] = [];
-    for (const change of changes) {
-      const done = await this.#transactions.alone((tx) => perform(tx, [change]));
-      if ("fault" in done) outcomes.push({ outcome: "faulted", error: done.fault });
-      else outcomes.push(...done.value);
-    }
-    return outcomes;
+    return this.#transactions.apart(changes, perform);
   }
 
   async #renewBatch(batch: readonly (readonly HeldLease[])[]): Promise<Answers<RenewOutcome>> {
@@ -381,24 +305,7 @@ export class Writer {
   }
 }
 
-/** Gathers calls of one kind into batches. */
-function calls<Item, Answer>(
-  send: (batch: readonly (readonly Item[])[]) => Promise<Answers<Answer>>,
-): Calls<Item, Answer> {
-  return new Batcher(send, { weightMax: batchMax, weigh: (items) => items.length });
-}
-
 const idOfChange = ({ job }: Change) => job.id;
-
-/** Appends changes that wait for no key and no record. */
-function* appendEach(
-  tx: PostgresTransaction,
-  changes: readonly Change[],
-): Step<readonly AppendOutcome[]> {
-  const outcomes: AppendOutcome[] = [];
-  for (const change of changes) outcomes.push(yield* appendChange(tx, flatChange(change)));
-  return outcomes;
-}
 
 /** Appends any changes. Who has a key waits for no job, so that keys come first. */
 function* appendInOrder(
@@ -428,42 +335,16 @@ function* settleInOrder(
   return yield* settleEach(tx, changes);
 }
 
-/** Completes the outcomes of changes: what has none goes on in another line, each change by itself. */
-function withRest(
-  changes: readonly Change[],
-  known: readonly (AppendOutcome | null)[],
-  line: Pick<Calls<Change, AppendOutcome>, "call">,
-): readonly AppendOutcome[] | Promise<readonly AppendOutcome[]> {
-  if (isWhole(known)) return known;
-  const go = async (change: Change) => (await line.call([change])) as readonly [AppendOutcome];
-  return Promise.all(changes.map(async (change, index) => known[index] ?? (await go(change))[0]));
-}
-
-/** Whether all outcomes are there. */
-function isWhole(
-  outcomes: readonly (AppendOutcome | null)[],
-): outcomes is readonly AppendOutcome[] {
-  return !outcomes.includes(null);
-}
-
-/** Gives each call of a batch the answers to its own items. */
-function parted<Item, Answer>(
-  batch: readonly (readonly Item[])[],
-  answers: readonly Answer[],
-): Answers<Answer> {
-  let next = 0;
-  return batch.map((items) => {
-    const start = next;
-    next += items.length;
-    return { answer: answers.slice(start, next) };
-  });
-}
-
 /** Whether a change locks a record, the key of a job that it creates, or what circles of blockers are looked for under. */
 function bringsLock(change: Change): boolean {
   const { event, records, follow } = change;
   if (records !== undefined || (event.name === "created" && event.key !== undefined)) return true;
   return looksForCircle(change) || (follow?.some(bringsLock) ?? false);
+}
+
+/** Whether a change creates a job under an id that another transaction may be about to store, too. */
+function choosesId({ event, isFresh }: Change): boolean {
+  return event.name === "created" && !isFresh;
 }
 
 /** The lane of the job that a plain create makes, to which nothing is added and of which nothing follows. */

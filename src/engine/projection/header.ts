@@ -45,8 +45,9 @@ export function* enroll(tx: ProjectionTransaction, owner: Owner): Step<Owner> {
   if (found && found.identity !== owner.identity) return found;
   if (found?.origin === owner.origin) return found;
   if (found) yield* clear(tx);
+  // Who leads the view of the older log may do so no more.
   yield {
-    sql: "UPDATE projection SET identity = ?, origin = ?",
+    sql: "UPDATE projection SET identity = ?, origin = ?, leader = NULL, leader_until = NULL",
     values: [owner.identity, owner.origin],
   };
   return owner;
@@ -69,12 +70,17 @@ export function* clear(tx: ProjectionTransaction): Step<null> {
 /** A wish to lead until a time, or, without one, to lead no more. */
 export interface LeadAsk {
   readonly leader: string;
+  readonly origin: string;
   readonly until: number | null;
 }
 
-/** Takes the lead, or goes on leading, unless another leads. */
-export function* lead(tx: ProjectionTransaction, { leader, until }: LeadAsk): Step<boolean> {
+/** Takes the lead, or goes on leading, unless another leads. Gives `null` when the projection has become that of another log. */
+export function* lead(
+  tx: ProjectionTransaction,
+  { leader, origin, until }: LeadAsk,
+): Step<boolean | null> {
   const header = yield* readHeader(tx.lock);
+  if (header.owner?.origin !== origin) return null;
   const isFree = header.leaderUntil === null || header.leaderUntil <= tx.now;
   if (header.leader !== leader && (until === null || !isFree)) return false;
   yield {

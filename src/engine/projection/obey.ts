@@ -89,10 +89,11 @@ function* applyRead(
     }
     tx.now = change.at;
     if (tx.nextAt <= tx.now) yield* passTime(tx);
+    const known = jobs.get(change.id);
     // The slots of a job that is gone are still held by its worker, which confirms like this, too.
-    if (change.name === "staleCompletionIgnored")
+    if (change.name === "staleCompletionIgnored" && isOwn(known, entry))
       yield* confirmEnd(tx, change.id, change.expectToken ?? 0);
-    if (isIgnored(jobs.get(change.id), entry, change)) ignored += 1;
+    if (isIgnored(known, entry, change)) ignored += 1;
     else yield* apply(tx, jobs, entry, change);
   }
   return ignored;
@@ -101,10 +102,16 @@ function* applyRead(
 function isIgnored(known: Known | undefined, entry: FlatEntry, change: FlatChange): boolean {
   const { id: jobId, version, expectToken } = change;
   // The log of a removed job is gone but for this event, perhaps before the projection has seen all of it.
-  if (change.name === "deleted" && known && version > known.slim.version) return false;
+  const isNewer = known !== undefined && version > known.slim.version;
+  if (change.name === "deleted" && isNewer && isOwn(known, entry)) return false;
   const event = { jobId, service: entry.service, name: change.name as EventName, version };
   const told = expectToken === null ? event : { ...event, token: expectToken };
   return ignoredReason(known ? standing(known) : null, told) !== null;
+}
+
+/** Whether an event is of the service that has the job. Another may write under the same id, and means nothing to it. */
+function isOwn(known: Known | undefined, { service }: FlatEntry): boolean {
+  return known === undefined || known.service === service;
 }
 
 /** Applies an event that the fold accepts. */

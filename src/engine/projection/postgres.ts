@@ -6,7 +6,7 @@ import { addressOf } from "../postgres/address.js";
 import { Database, loadDriver, run } from "../postgres/driver.js";
 import { isPassing } from "../postgres/faults.js";
 import { migrate } from "../postgres/migrate.js";
-import { Wake } from "../postgres/wake.js";
+import { channelOf, Wake } from "../postgres/wake.js";
 import { BulkSession } from "./bulk.js";
 import { Memory } from "./known.js";
 import { type Read, type Reads, readItem } from "./reads.js";
@@ -36,7 +36,7 @@ export class PostgresProjectionStore implements ProjectionStore {
     const database = new Database(pg, address, () => clock.now());
     const wake = new Wake({
       clock,
-      channel: `millrace_${address.schema}`,
+      channel: channelOf(address.schema),
       connect: () => database.listener(pg),
       notify: (notice) => database.notify(notice),
     });

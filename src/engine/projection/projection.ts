@@ -14,7 +14,7 @@ import type { Owner } from "./header.js";
 import { appliedLengthMax, appliedMax, type Entries, unpacked } from "./packed.js";
 import type { Reads } from "./reads.js";
 import type { ProjectionStore } from "./store.js";
-import type { DueTicket, StandingAsk, StandingJob, TicketScope } from "./tickets.js";
+import type { DueTicket, DueTicketsAsk, StandingAsk, StandingJob, TicketScope } from "./tickets.js";
 import type { MirroredRecord, Writes } from "./writes.js";
 
 /** How long the lead is held. Whoever leads asks again several times within. */
@@ -149,10 +149,10 @@ export class Projection {
 
   /**
    * Jobs that wait to be claimed, whose run time has come by `now`, and that have had no ticket since: they were put in
-   * line before that time, and no `ready` event has come after it.
+   * line before that time, and no `ready` event has come after it. Those that are due longest come first.
    */
-  dueTickets(scope: TicketScope, now: number, limit: number): Promise<readonly DueTicket[]> {
-    return this.#read("tickets", { scope, now, limit });
+  dueTickets(ask: DueTicketsAsk): Promise<readonly DueTicket[]> {
+    return this.#read("tickets", ask);
   }
 
   /** When the next job needs a ticket, or the next slot of an ended job lapses; `null` when nothing is to come. */
@@ -170,11 +170,17 @@ export class Projection {
     return this.#read("longStanding", ask);
   }
 
-  /** Takes the lead, or goes on leading, for `leadMs`. Gives whether this process leads. */
+  /**
+   * Takes the lead, or goes on leading, for `leadMs`. Gives whether this process leads. Throws `StoreUnavailable` where the
+   * projection has become that of a newer log.
+   */
   async lead(): Promise<boolean> {
     const until = this.#clock.now() + leadMs;
-    this.#leads = await this.#write("lead", { leader: this.#name, until });
-    return this.#leads;
+    const { origin } = this.#owner;
+    const leads = await this.#write("lead", { leader: this.#name, origin, until });
+    this.#leads = leads === true;
+    if (leads === null) throw this.#ofNewerLog();
+    return leads;
   }
 
   /** Resolves with `true` when the position is at least `seq`, whoever applies; with `false` when the signal aborts before. */
@@ -209,7 +215,8 @@ export class Projection {
 
   async #end(): Promise<void> {
     if (this.#leads) {
-      const step = this.#store.write("lead", { leader: this.#name, until: null });
+      const { origin } = this.#owner;
+      const step = this.#store.write("lead", { leader: this.#name, origin, until: null });
       // Whoever cannot be told waits for the lead to lapse.
       await step.catch(() => false);
     }
@@ -243,10 +250,7 @@ export class Projection {
   async #applyTogether(after: number, entries: Entries): Promise<number> {
     const { origin } = this.#owner;
     const position = await this.#write("apply", { origin, after, entries });
-    if (position === null) {
-      const message = `${this.#store.url} has become the projection of a newer log. Connect again.`;
-      throw new StoreUnavailable({ url: this.#store.url, message });
-    }
+    if (position === null) throw this.#ofNewerLog();
     this.#known = position;
     this.#commits.ring();
     return position;
@@ -266,6 +270,12 @@ export class Projection {
   ): Promise<Reads[Kind]["answer"]> {
     this.#refuseClosed();
     return this.#store.read(kind, ask);
+  }
+
+  #ofNewerLog(): StoreUnavailable {
+    const { url } = this.#store;
+    const message = `${url} has become the projection of a newer log. Connect again.`;
+    return new StoreUnavailable({ url, message });
   }
 
   #refuseClosed(): void {

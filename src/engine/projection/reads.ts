@@ -6,6 +6,7 @@ import type { Step } from "../sql/statement.js";
 import { type Header, readHeader } from "./header.js";
 import {
   type DueTicket,
+  type DueTicketsAsk,
   dueTickets,
   lapsedKeys,
   longStanding,
@@ -19,7 +20,7 @@ import {
 export interface Reads extends SharedReads {
   header: { readonly ask: null; readonly answer: Header };
   tickets: {
-    readonly ask: { readonly scope: TicketScope; readonly now: number; readonly limit: number };
+    readonly ask: DueTicketsAsk;
     readonly answer: readonly DueTicket[];
   };
   nextDue: {
@@ -47,7 +48,7 @@ export function readItem(now: number, read: Read): Step<unknown> {
     case "header":
       return readHeader("");
     case "tickets":
-      return dueTickets(read.ask.scope, read.ask.now, read.ask.limit);
+      return dueTickets(read.ask);
     case "nextDue":
       return nextDueAt(read.ask.scope, read.ask.now);
     case "lapsedKeys":

@@ -8,10 +8,33 @@ import { int, intOrNull, type SqlRow, type Step, text } from "../sql/statement.j
 /** Where to look: all lanes of a service, or some lanes. */
 export type TicketScope = { readonly service: string } | { readonly lanes: readonly Lane[] };
 
+/** Where a job stands among those that need a ticket: by its time, and then by its number. */
+export interface DuePlace {
+  readonly runAt: number;
+  readonly n: number;
+}
+
 /** A job whose time has come and that has had no ticket since. */
 export interface DueTicket {
   readonly key: JobKey;
   readonly version: number;
+  readonly place: DuePlace;
+}
+
+/** Which of the jobs that need a ticket now: the next after one of them. */
+export interface DueTicketsAsk {
+  readonly scope: TicketScope;
+  readonly now: number;
+  readonly after: DuePlace;
+  readonly limit: number;
+}
+
+/** The place before all others. */
+export const firstDue: DuePlace = { runAt: 0, n: 0 };
+
+/** Which of two places comes first. */
+export function compareDue(one: DuePlace, other: DuePlace): number {
+  return one.runAt - other.runAt || one.n - other.n;
 }
 
 /** Lanes, few as they are, with what their jobs are called. */
@@ -31,25 +54,27 @@ function* lanesOf(scope: TicketScope): Step<readonly SqlRow[]> {
 }
 
 /** The jobs that need a ticket now, those that are due longest first. */
-export function* dueTickets(
-  scope: TicketScope,
-  now: number,
-  limit: number,
-): Step<readonly DueTicket[]> {
-  const due: { readonly runAt: number; readonly ticket: DueTicket }[] = [];
+export function* dueTickets({
+  scope,
+  now,
+  after,
+  limit,
+}: DueTicketsAsk): Step<readonly DueTicket[]> {
+  const due: DueTicket[] = [];
   for (const lane of yield* lanesOf(scope)) {
     const [service, type] = [text(lane, "service"), text(lane, "type")];
     const rows = yield {
-      sql: "SELECT id, version, run_at FROM delayed WHERE lane = ? AND run_at <= ? ORDER BY run_at LIMIT ?",
-      values: [int(lane, "id"), now, limit],
+      sql: `SELECT id, version, run_at, n FROM delayed WHERE lane = ? AND run_at <= ? AND (run_at, n) > (?, ?)
+        ORDER BY run_at, n LIMIT ?`,
+      values: [int(lane, "id"), now, after.runAt, after.n, limit],
     };
     for (const row of rows) {
       const key = { service, type, id: text(row, "id") };
-      due.push({ runAt: int(row, "run_at"), ticket: { key, version: int(row, "version") } });
+      const place = { runAt: int(row, "run_at"), n: int(row, "n") };
+      due.push({ key, version: int(row, "version"), place });
     }
   }
-  due.sort((a, b) => a.runAt - b.runAt || (a.ticket.key.id < b.ticket.key.id ? -1 : 1));
-  return due.slice(0, limit).map(({ ticket }) => ticket);
+  return due.sort((one, other) => compareDue(one.place, other.place)).slice(0, limit);
 }
 
 /** When the next job needs a ticket, or the next slot of an ended job lapses; `null` when nothing is to come. */

@@ -38,7 +38,8 @@ export interface Writes {
   apply: { readonly ask: ApplyAsk; readonly answer: number | null };
   renew: { readonly ask: Mirrored<RenewedLease>; readonly answer: boolean };
   records: { readonly ask: Mirrored<MirroredRecord>; readonly answer: boolean };
-  lead: { readonly ask: LeadAsk; readonly answer: boolean };
+  /** Whether who asked leads; `null` when the projection has become that of another log. */
+  lead: { readonly ask: LeadAsk; readonly answer: boolean | null };
   clear: { readonly ask: null; readonly answer: null };
 }
 

@@ -85,7 +85,8 @@ export function* storeBlockers(n: number, blockers: readonly Blocker[]): Step<vo
     for (const { jobId, chain, onBadEnd } of chunk)
       values.push(n, place++, jobId, chain ? 1 : 0, onBadEnd === "unreachable" ? 1 : 0);
     const rows = chunk.map(() => "(?,?,?,?,?)").join(",");
-    yield { sql: `INSERT INTO blockers (n, place, blocker, chain, strict) VALUES ${rows}`, values };
+    const sql = `INSERT INTO blockers (n, place, blocker, chain, strict) VALUES ${rows}`;
+    yield { sql, values, silent: true };
   }
 }
 

@@ -272,6 +272,9 @@ function* countByRows(filter: JobFilter): Step<readonly SqlRow[]> {
   };
 }
 
+/** Rows of no service stand in for keys that somebody wanted to lock before there were any. */
+const isKey = "service <> ''";
+
 /** A page of concurrency keys, the one used last first. */
 export function* listKeys(
   now: number,
@@ -281,8 +284,7 @@ export function* listKeys(
   const offset = ask.offset ?? 0;
   const names = (["service", "type"] as const).filter((name) => ask[name] !== undefined);
   const values = names.map((name) => ask[name] ?? null);
-  const condition =
-    names.length === 0 ? "" : `WHERE ${names.map((name) => `${name} = ?`).join(" AND ")}`;
+  const condition = `WHERE ${[isKey, ...names.map((name) => `${name} = ?`)].join(" AND ")}`;
   const [counted] = yield { sql: `SELECT count(*) AS count FROM keys ${condition}`, values };
   const rows = yield {
     sql: `SELECT * FROM keys ${condition} ORDER BY outcome_at DESC, hash LIMIT ? OFFSET ?`,
@@ -302,7 +304,7 @@ export function* listKeys(
 
 /** One concurrency key. */
 export function* readKey(now: number, hash: string): Step<KeyRow | null> {
-  const [row] = yield { sql: "SELECT * FROM keys WHERE hash = ?", values: [hash] };
+  const [row] = yield { sql: `SELECT * FROM keys WHERE hash = ? AND ${isKey}`, values: [hash] };
   return row ? yield* keyRow(now, row) : null;
 }
 

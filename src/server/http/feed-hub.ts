@@ -6,6 +6,7 @@
 import type { JobEvent } from "../../core/event.js";
 import type { Clock } from "../../engine/clock.js";
 import type { Engine, FeedItem } from "../../engine/engine.js";
+import { InvalidCursor } from "../../engine/errors.js";
 import type { Logger } from "../../engine/logger.js";
 import { eventBody } from "./wire/job.js";
 
@@ -215,10 +216,20 @@ export class FeedHub {
       } catch (error) {
         if (signal.aborted) return;
         this.#logger.warn({ error }, "The feed could not be followed; the server keeps trying.");
+        // A store that was restored elsewhere does not know the place any more, nor those of the listeners.
+        if (InvalidCursor.is(error)) this.#sendAway();
       }
       // A feed that ends by itself is that of a store which was closed.
       if (!signal.aborted)
         await new Promise<void>((resolve) => this.#clock.after(pauseMs, resolve));
+    }
+  }
+
+  /** With the last listener the hub leaves its place; the next one has it begin at the end of the feed. */
+  #sendAway(): void {
+    for (const listener of this.#listeners) {
+      listener.isBehind = true;
+      listener.wake();
     }
   }
 

@@ -1,5 +1,5 @@
 // A durable consumer as nats-server keeps it: gives out what was not acknowledged in time again, before anything new.
-import type { Delivery } from "#millrace/engine/nats/port.js";
+import type { ConsumerProgress, Delivery } from "#millrace/engine/nats/port.js";
 import type { SimulatedStream } from "./stream.js";
 
 /** How often a message is given out at most. */
@@ -92,10 +92,14 @@ export class SimulatedConsumer {
     }
   }
 
-  /** The position up to which nothing is left to be acknowledged. */
-  acknowledgedUpTo(): number {
+  /** What was given out, and up to where nothing is left to be acknowledged. */
+  progress(): ConsumerProgress {
     const lowest = Math.min(...this.#pending.keys());
-    return Number.isFinite(lowest) ? lowest - 1 : this.#delivered;
+    return {
+      deliveredUpTo: this.#delivered,
+      acknowledgedUpTo: Number.isFinite(lowest) ? lowest - 1 : this.#delivered,
+      ackWaitMs: this.#options.ackWaitMs,
+    };
   }
 
   #offer(seq: number, pending: Pending): void {

@@ -37,7 +37,12 @@ export function openSimulated(server: SimulatedServer, place: Place): Engine {
     port,
     session,
     subjects: new Subjects(prefix),
-    topology: { recordsBucket: "MILLRACE_RECORDS", atomicBatches: !isOld, replicas: 3 },
+    topology: {
+      recordsBucket: "MILLRACE_RECORDS",
+      atomicBatches: !isOld,
+      replicas: 3,
+      identity: "one",
+    },
     clock: new ServerClock(clock, null),
     openProjection: () => openProjectionOf(store(), clock),
     ...(rest && { rest }),

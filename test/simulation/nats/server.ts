@@ -168,10 +168,13 @@ export function simulatedPort(
       ),
     last: (stream, filter) =>
       wire.request(`last ${filter}`, () => streams[stream].last(filter, wire.behindMs())),
-    read: (stream, filter) =>
-      wire.request(`read ${filter}`, () => streams[stream].read(filter, wire.behindMs())),
-    newestSeq: (filter) =>
-      wire.request(`newest ${filter}`, () => streams.jobs.last(filter)?.seq ?? 0),
+    read: (stream, filter, { after, limit } = { after: 0, limit: Number.POSITIVE_INFINITY }) =>
+      wire.request(`read ${filter}`, () => {
+        const messages = streams[stream].read(filter, wire.behindMs());
+        return messages.filter(({ seq }) => seq > after).slice(0, limit);
+      }),
+    newestSeq: (filter, _subject, stream = "jobs") =>
+      wire.request(`newest ${filter}`, () => streams[stream].last(filter)?.seq ?? 0),
     lastOfEach: async (filters) =>
       readsEverything
         ? wire.request("last of each", () => streams.jobs.lastOfEach(filters, wire.behindMs()))
@@ -197,8 +200,8 @@ export function simulatedPort(
         throw error;
       }
     },
-    acknowledgedUpTo: (name) =>
-      wire.request(`info of ${name}`, () => server.consumer(name)?.acknowledgedUpTo() ?? null),
+    progressOf: (name) =>
+      wire.request(`info of ${name}`, () => server.consumer(name)?.progress() ?? null),
     time: () => wire.request("time", now),
     acknowledge: async (deliveries) => {
       const acknowledge = (delivery: Acknowledgeable) =>

@@ -7,6 +7,7 @@ import { JobRef } from "../../../client/job-ref.js";
 import type { Command } from "../../../core/command.js";
 import type { Job } from "../../../core/job.js";
 import { pageMax } from "../../../engine/query.js";
+import { tellFault } from "../bulk-fault.js";
 import { type Answer, ok, type Route, type RouteRequest, route } from "../route.js";
 import { cursorQuery, pageAnswer, pageOf, pageQuery } from "../wire/common.js";
 import { changedJobBody, rowBody, rowOut } from "../wire/job.js";
@@ -133,6 +134,7 @@ async function carryOut(
   };
   const outcomes = await commandMany(runtime, found, command);
   const done = outcomes.filter(({ ok: isDone }) => isDone).length;
+  tellFault(request, outcomes, done);
   const { count: remaining } = await engine.query("jobs", { filter, limit: 1 });
   return ok({ matched, done, failed: found.length - done, remaining, preview });
 }

@@ -168,15 +168,19 @@ export const jobRoutes: readonly Route[] = [
     },
     handle: async ({ backend, caller, body: { ids, ...options } }) => {
       const client = backend.services.operator(caller);
+      let fault: Error | undefined;
       const entries = await Promise.all(
         ids.map(async (id) => {
           const retried = await new JobRef(client, id).retry(given(options));
           if (retried.isOk()) return { id, outcome: "retried", state: retried.value.state };
           const refusal = refusalOf(retried.error);
-          if (refusal === null || refusal.code === "unavailable") throw retried.error;
+          if (refusal === null) throw retried.error;
+          if (refusal.code === "unavailable") fault ??= retried.error;
           return { id, outcome: "refused", error: errorBody(refusal) };
         }),
       );
+      // What the store took is told, also where it failed at others.
+      if (fault && !entries.some(({ outcome }) => outcome === "retried")) throw fault;
       return ok({ entries });
     },
   }),

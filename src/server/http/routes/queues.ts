@@ -9,6 +9,7 @@ import { Queues } from "../../../client/queues.js";
 import { type JobFilter, pageMax, type QueueRow } from "../../../engine/query.js";
 import { type QueueSettings, recordId } from "../../../engine/record.js";
 import type { Backend } from "../backend.js";
+import { tellFault } from "../bulk-fault.js";
 import { errorOut } from "../openapi.js";
 import { checkQueueName } from "../queue-names.js";
 import { notFound, refused } from "../refusal.js";
@@ -243,6 +244,7 @@ async function purge(
       }),
     );
     removed += outcomes.filter(({ ok: isDone }) => isDone).length;
+    if (tellFault(request, outcomes, removed)) break;
   }
   const { service, queue: target } = params;
   await leaveAuditEvent(runtime, { action: "queue.purge", target, service, details: { removed } });

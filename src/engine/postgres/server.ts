@@ -1,0 +1,22 @@
+/**
+ * The server at the other end: whether it is one that this engine can work with, and whether something stands between.
+ */
+import type { PoolClient } from "pg";
+import { StoreUnavailable } from "../errors.js";
+import type { Address } from "./address.js";
+
+/** The oldest server that has what the feed goes by: ids of transactions that never come again. */
+const oldestVersion = 13;
+
+/** Refuses a server that is too old. Gives whether it is met itself: a pooler tells another process number than the server does. */
+export async function meetServer(client: PoolClient, { where }: Address): Promise<boolean> {
+  const { rows } = await client.query(
+    "SELECT pg_backend_pid() AS pid, current_setting('server_version_num') AS version",
+  );
+  const version = Math.floor(Number(rows[0]?.version) / 10_000);
+  if (version < oldestVersion) {
+    const message = `${where} is PostgreSQL ${version}, and Millrace needs ${oldestVersion} or newer. Upgrade the server, or name another in the URL.`;
+    throw new StoreUnavailable({ url: where, message });
+  }
+  return (client as unknown as { processID?: number }).processID === rows[0]?.pid;
+}
