@@ -224,9 +224,11 @@ describe("on a server", () => {
     return new Promise((resolve, reject) => {
       const look = async () => {
         const { jobs } = await env.engine.claim({ worker: "w", limit: 10, lanes: [env.lane({})] });
-        if (jobs.length > 0) resolve(ids(jobs.map(({ job }) => job)));
+        if (jobs.length === 0) return;
+        stop();
+        resolve(ids(jobs.map(({ job }) => job)));
       };
-      const stop = env.engine.wake("ready", () => look().catch(reject).finally(stop));
+      const stop = env.engine.wake("ready", () => void look().catch(reject));
     });
   }
 

@@ -3,7 +3,7 @@
  */
 import type { Client } from "pg";
 import { addressOf } from "../../engine/postgres/address.js";
-import { loadDriver } from "../../engine/postgres/driver.js";
+import { loadDriver } from "../../engine/postgres/module.js";
 import { migrations } from "../../engine/postgres/schema.js";
 import { messageOf } from "../failure.js";
 import { clockFinding, type Finding, failed, ok, schemaFinding, warning } from "./finding.js";

@@ -2,7 +2,8 @@
  * The connections of one process. One of each purpose is kept at hand where nobody else needs it: a pool sets timers, calls
  * listeners and waits for a turn whenever a connection comes and goes.
  */
-import type { ClientBase, Pool, PoolClient } from "pg";
+import type { Pool, PoolClient } from "pg";
+import { keepAlive } from "./socket.js";
 
 /** Calls whose statements take a server milliseconds to plan. Each session plans them anew. */
 export type Purpose = "claim" | "create" | "end";
@@ -41,6 +42,11 @@ export class Connections {
     pool.on("release", (_, client) => {
       if (this.#broken.has(client as PoolClient)) process.nextTick(() => this.#dropBroken());
     });
+  }
+
+  /** All that there are. */
+  get all(): Iterable<PoolClient> {
+    return this.#open;
   }
 
   /** How many connections there are, are in use and are waited for. */
@@ -156,13 +162,4 @@ export class Connections {
       client.release(error);
     }
   }
-}
-
-/** Says whether an open connection keeps the process alive. */
-export function keepAlive(client: ClientBase, isKept: boolean): void {
-  const { connection } = client as unknown as {
-    connection?: { stream?: { ref?: () => void; unref?: () => void } };
-  };
-  if (isKept) connection?.stream?.ref?.();
-  else connection?.stream?.unref?.();
 }

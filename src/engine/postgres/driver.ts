@@ -2,25 +2,30 @@
  * Connections to a PostgreSQL server: a pool that runs operations, alone or in transactions, and the server's clock.
  * Where a pooler may stand between, nothing belongs to a session.
  */
-import type { Writable } from "node:stream";
-import type { Pool, PoolClient, PoolConfig, QueryConfig } from "pg";
-import { StoreClosed, type StoreError, StoreUnavailable } from "../errors.js";
+import type { Client, ClientConfig, Pool, PoolClient, PoolConfig, QueryConfig } from "pg";
+import { StoreClosed, type StoreError } from "../errors.js";
 import type { SqlRow, Statement, Step } from "../sql/statement.js";
 import type { Address } from "./address.js";
+import { AnswerWatch } from "./answer-watch.js";
 import { Connections, idleTimeoutMs, type Purpose } from "./connections.js";
 import { CreateConnection } from "./create-connection.js";
 import { isConnectionLoss, isReadOnly, storeError } from "./faults.js";
 import { migrate } from "./migrate.js";
+import type { PgModule } from "./module.js";
 import { NewerSchema } from "./newer-schema.js";
 import { plannedQueries } from "./planned-query.js";
 import { meetServer } from "./server.js";
 import { ServerClock } from "./server-clock.js";
 import { beginText, selectNow, settle } from "./settings.js";
+import { sendTogether, socketOf } from "./socket.js";
 import { storable } from "./storable.js";
 import { StatementTexts } from "./text.js";
 
 /** How long to wait for a connection before the server counts as unreachable. */
 const connectTimeoutMs = 10_000;
+
+/** A connection on which nothing happens notices within half a minute that the other machine is gone. */
+const keepingAlive = { keepAlive: true, keepAliveInitialDelayMillis: 10_000 };
 
 /** Runs one statement at a time. */
 export interface Session {
@@ -56,20 +61,6 @@ type Next<Value> = ReturnType<Step<Value>["next"]>;
 
 const noRows: readonly SqlRow[] = [];
 
-type PgModule = typeof import("pg");
-
-/** Loads the driver, which is optional. */
-export async function loadDriver(where: string): Promise<PgModule> {
-  try {
-    const module = await import("pg");
-    // A CommonJS package: what it exports may stand under `default`.
-    return (module.default ?? module) as PgModule;
-  } catch {
-    const message = 'postgres: stores need the package pg; install it with "npm install pg".';
-    throw new StoreUnavailable({ url: where, message });
-  }
-}
-
 /** The oid of bigint, which the driver gives as text unless it is told otherwise. */
 const bigintOid = 20;
 
@@ -81,9 +72,11 @@ export interface OperateOptions {
 }
 
 export class Database {
+  readonly #pg: PgModule;
   readonly #address: Address;
   readonly #pool: Pool;
   readonly #connections: Connections;
+  readonly #answers: AnswerWatch;
   readonly #creating: CreateConnection;
   /** None where there are no versions. */
   readonly #newer: NewerSchema | null;
@@ -91,7 +84,7 @@ export class Database {
   readonly #given: (() => number) | null;
   readonly #texts: StatementTexts;
   readonly #PlannedQuery: ReturnType<typeof plannedQueries>;
-  #listener: InstanceType<PgModule["Client"]> | undefined;
+  #listener: Client | undefined;
   #isClosed = false;
   #storeId = "";
   /** The name of the table that tells this place from others. */
@@ -105,6 +98,7 @@ export class Database {
     given: (() => number) | null,
     home: "store" | "outbox_home" = "store",
   ) {
+    this.#pg = pg;
     this.#address = address;
     this.home = home;
     this.#given = given;
@@ -121,7 +115,7 @@ export class Database {
       application_name: "millrace",
       connectionTimeoutMillis: connectTimeoutMs,
       idleTimeoutMillis: idleTimeoutMs,
-      keepAlive: true,
+      ...keepingAlive,
       allowExitOnIdle: true,
       pipeline: true,
     } as PoolConfig);
@@ -129,9 +123,15 @@ export class Database {
     this.#pool.on("error", () => {});
     this.#connections = new Connections(this.#pool, address.poolMax);
     this.#creating = new CreateConnection(this.#connections);
+    this.#answers = new AnswerWatch({
+      clients: () => [...this.#connections.all, ...(this.#listener ? [this.#listener] : [])],
+      connect: () => this.#client("millrace-look", { query_timeout: connectTimeoutMs }),
+      isDirect: () => this.#isDirect,
+    });
     this.#newer =
       home === "store" ? new NewerSchema(address, (text) => this.#pool.query(text)) : null;
     this.#pool.on("connect", (client) => {
+      this.#answers.start();
       if (this.#isDirect) void settle(client).catch(() => {});
       if (this.#storeId !== "") this.#newer?.connected(client);
     });
@@ -211,7 +211,7 @@ export class Database {
     try {
       let next = step.next(noRows);
       while (!next.done) {
-        const stream = notice ? streamOf(client) : undefined;
+        const stream = notice ? socketOf(client) : undefined;
         stream?.cork?.();
         const answer = this.#ask(client, next.value);
         behind = this.#sendBehind(client, notice);
@@ -416,14 +416,20 @@ export class Database {
   }
 
   /** A connection that listens; whoever takes it ends it. */
-  listener(pg: PgModule): InstanceType<PgModule["Client"]> {
-    this.#listener = new pg.Client({
-      connectionString: this.#address.connectionString,
-      application_name: "millrace-listener",
-      connectionTimeoutMillis: connectTimeoutMs,
-      keepAlive: true,
-    });
+  listener(): Client {
+    this.#listener = this.#client("millrace-listener");
     return this.#listener;
+  }
+
+  /** A connection of its own. */
+  #client(name: string, config?: ClientConfig): Client {
+    return new this.#pg.Client({
+      connectionString: this.#address.connectionString,
+      application_name: name,
+      connectionTimeoutMillis: connectTimeoutMs,
+      ...keepingAlive,
+      ...config,
+    });
   }
 
   /** Waits for what is under way, then lets go of all connections. */
@@ -431,6 +437,7 @@ export class Database {
     if (this.#isClosed) return;
     this.#isClosed = true;
     await this.#connections.close();
+    this.#answers.stop();
   }
 
   #guard<Value>(work: () => Promise<Value>): Promise<Value> {
@@ -460,21 +467,6 @@ export class Database {
       ? this.#newer.faultOf(error)
       : storeError(error, this.#address);
   }
-}
-
-/**
- * Holds back what is sent on a connection until the end of this turn. Each write wakes the server, which costs more than
- * what is written.
- */
-function sendTogether(client: PoolClient): void {
-  const stream = streamOf(client);
-  stream?.cork?.();
-  process.nextTick(() => stream?.uncork?.());
-}
-
-/** What a connection writes to, which the driver's types do not tell. */
-function streamOf(client: PoolClient): Partial<Writable> | undefined {
-  return (client as unknown as { connection?: { stream?: Partial<Writable> } }).connection?.stream;
 }
 
 function afterLast(): Error {

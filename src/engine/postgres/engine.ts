@@ -35,7 +35,7 @@ import type { Step } from "../sql/statement.js";
 import type { CallerTransaction } from "../transaction.js";
 import { type Address, addressOf } from "./address.js";
 import { CommitWatch } from "./commit-watch.js";
-import { Database, loadDriver } from "./driver.js";
+import { Database } from "./driver.js";
 import { Enlisted } from "./enlist.js";
 import {
   checkPlace,
@@ -47,6 +47,7 @@ import {
   readMoves,
 } from "./feed.js";
 import { isKeyedCreate } from "./keyed-create.js";
+import { loadDriver, type PgModule } from "./module.js";
 import { isUnblock } from "./plain-unblock.js";
 import { readLogs } from "./read.js";
 import { channelOf, Wake } from "./wake.js";
@@ -96,7 +97,7 @@ class PostgresEngine implements Engine {
   #provisioned: Promise<void> | null = null;
   #closed: Promise<void> | null = null;
 
-  constructor(pg: Awaited<ReturnType<typeof loadDriver>>, address: Address, clock: Clock) {
+  constructor(pg: PgModule, address: Address, clock: Clock) {
     this.url = address.where;
     const given = clock === systemClock ? null : () => clock.now();
     this.#database = new Database(pg, address, given);
@@ -104,7 +105,7 @@ class PostgresEngine implements Engine {
     this.#wake = new Wake({
       clock,
       channel: channelOf(address.schema),
-      connect: () => this.#database.listener(pg),
+      connect: () => this.#database.listener(),
       notify: (notice) => this.#database.notify(notice),
     });
     this.#writer = new Writer(this.#database, clock, {

@@ -9,8 +9,9 @@ import type { CallerTransaction, SyncTransaction } from "../transaction.js";
 import { type Address, addressOf } from "./address.js";
 import { asynchronous, Callers, undo } from "./caller.js";
 import { CommitWatch } from "./commit-watch.js";
-import { Database, loadDriver, run } from "./driver.js";
+import { Database, run } from "./driver.js";
 import { lockSpace, makeSchema } from "./migrate.js";
+import { loadDriver, type PgModule } from "./module.js";
 import { array, list } from "./text.js";
 import { channelOf, Wake } from "./wake.js";
 
@@ -30,7 +31,7 @@ class PostgresOutbox implements Outbox {
   readonly #commitWatch: CommitWatch;
   readonly #wake: Wake;
 
-  constructor(pg: Awaited<ReturnType<typeof loadDriver>>, address: Address, clock: Clock) {
+  constructor(pg: PgModule, address: Address, clock: Clock) {
     this.url = address.where;
     this.#database = new Database(pg, address, () => clock.now(), "outbox_home");
     this.#callers = new Callers(this.#database);
@@ -38,7 +39,7 @@ class PostgresOutbox implements Outbox {
     this.#wake = new Wake({
       clock,
       channel: channelOf(address.schema, "millrace_outbox"),
-      connect: () => this.#database.listener(pg),
+      connect: () => this.#database.listener(),
       notify: (notice) => this.#database.notify(notice),
     });
   }

@@ -6,8 +6,8 @@ import { createHash, randomBytes } from "node:crypto";
 import type { Client } from "pg";
 import type { Clock } from "../clock.js";
 import type { WakeTopic } from "../engine.js";
-import { keepAlive } from "./connections.js";
 import type { Notice } from "./driver.js";
+import { keepAlive } from "./socket.js";
 
 /** How long to wait before a lost connection is made again, at first and at most. */
 const reconnectMinMs = 500;

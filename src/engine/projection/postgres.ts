@@ -3,9 +3,10 @@
  */
 import type { Clock } from "../clock.js";
 import { addressOf } from "../postgres/address.js";
-import { Database, loadDriver, run } from "../postgres/driver.js";
+import { Database, run } from "../postgres/driver.js";
 import { isPassing } from "../postgres/faults.js";
 import { migrate } from "../postgres/migrate.js";
+import { loadDriver } from "../postgres/module.js";
 import { channelOf, Wake } from "../postgres/wake.js";
 import { BulkSession } from "./bulk.js";
 import { Memory } from "./known.js";
@@ -37,7 +38,7 @@ export class PostgresProjectionStore implements ProjectionStore {
     const wake = new Wake({
       clock,
       channel: channelOf(address.schema),
-      connect: () => database.listener(pg),
+      connect: () => database.listener(),
       notify: (notice) => database.notify(notice),
     });
     return new PostgresProjectionStore(database, wake);
