@@ -273,3 +273,19 @@ it("a lease that was struck out is found again by the next keeper, also while it
   expect(renewal).toEqual({ outcome: "lost", state: "active" });
   expect(ids(await lapsed())).toEqual([id]);
 });
+
+it("a place that another process has renewed is looked at when that runs out, though the view was not told", async () => {
+  const { env, process } = deployed();
+  const other = process((_, go) => go());
+  const leaseMs = 30_000;
+  const key = env.key("k");
+  const { id } = await env.create({ key });
+  const job = await env.claimOne();
+  await env.create({ key });
+  await env.command(id, { command: "cancel", force: true });
+  env.clock.advance(leaseMs - 1);
+  await other.engine.renew([{ job, token: job.token, leaseMs }]);
+  const until = env.now + leaseMs;
+  env.clock.advance(1);
+  expect(await env.engine.tend?.(job.service)).toBe(until);
+});

@@ -11,6 +11,7 @@ import {
   emptyKey,
   type KeyMember,
   type KeyState,
+  type Promotion,
   promote,
   withHeld,
   withMember,
@@ -236,19 +237,21 @@ export class Keys {
     });
   }
 
-  /** Gives out free slots of a key to those whose time has come. */
-  async tend(service: string, hash: string): Promise<void> {
+  /** Gives out free slots of a key to those whose time has come. Gives when the next slot of an ended job lapses. */
+  async tend(service: string, hash: string): Promise<number | null> {
     const { records, now } = this.#context;
-    const promoted = await records.update<KeyState, readonly KeyMember[]>(
+    const { state, promoted } = await records.update<KeyState, Partial<Promotion>>(
       keyRecordId(service, hash),
       (body) => {
-        if (body === null) return { body, extra: [] };
+        if (body === null) return { body, extra: {} };
         const promotion = promote(body, now());
-        return { body: promotion.state, extra: promotion.promoted };
+        return { body: promotion.state, extra: promotion };
       },
       this.#forgottenAt,
     );
-    await this.#ticketAll(promoted);
+    await this.#ticketAll(promoted ?? []);
+    const lapses = state?.held.map(({ until }) => until) ?? [];
+    return lapses.length > 0 ? Math.min(...lapses) : null;
   }
 
   /** A key under which nobody is may be forgotten, with what its policy did last. */

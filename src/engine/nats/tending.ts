@@ -62,6 +62,11 @@ function isStill({ service, at, next }: Look, asked: string, now: number): boole
   return next === null || now < next;
 }
 
+/** The earlier of two times, of which there may be none. */
+function earliest(one: number | null, other: number | null): number | null {
+  return one === null || other === null ? (one ?? other) : Math.min(one, other);
+}
+
 /** The tending of one process. */
 export class Tending {
   readonly #context: TendingContext;
@@ -108,8 +113,12 @@ export class Tending {
           this.#offer(key.id, version),
     );
     await Promise.all(offers.map((offer) => faults.attempt(offer)));
+    // A renewal of an ended job may come to the view before that has ended there, and is lost to it. The record has it.
+    let lapsesAt: number | null = null;
     for (const hash of await projection.lapsedKeys(service, now, tendMax))
-      await faults.attempt(() => keys.tend(service, hash));
+      await faults.attempt(async () => {
+        lapsesAt = earliest(lapsesAt, await keys.tend(service, hash));
+      });
     const mayRepair = this.#isTime("repair", service, repairMs);
     const maySweep = this.#isTime("sweep", service, sweepMs);
     // Older servers take a ticket that they give up for acknowledged, and those who look for lost ones must not offer it anew.
@@ -118,7 +127,7 @@ export class Tending {
     if (maySweep) await faults.attempt(() => this.#sweeper.sweep(projection, service, now));
     faults.rethrow();
     if (fresh.length > 0 && !isAll) return now;
-    return projection.nextDueAt({ service }, now);
+    return earliest(lapsesAt, await projection.nextDueAt({ service }, now));
   }
 
   /**
