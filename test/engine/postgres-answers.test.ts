@@ -11,7 +11,7 @@ import { openPair, postgresWay } from "../support/postgres-proxy.js";
 import { gate } from "../worker/workshop.js";
 
 const payload = z.object({ isLong: z.boolean() });
-const contract = defineService("answers", { quick: defineJob({ payload }) });
+const contract = defineService("answers", { quick: defineJob({ payload, leaseMs: 60_000 }) });
 const [short, long] = [{ isLong: false }, { isLong: true }];
 
 describe("a server that answers no more", () => {
@@ -89,6 +89,6 @@ it("a server that works on a statement for long is waited for", async () => {
   const database = new Database(await loadDriver(address.where), address, null);
   onTestFinished(() => database.close());
   await database.provision();
-  const rows = await database.execute({ sql: "SELECT 1 AS done FROM pg_sleep(12)", values: [] });
+  const rows = await database.execute({ sql: "SELECT 1 AS done FROM pg_sleep(8)", values: [] });
   expect(rows).toEqual([{ done: 1 }]);
 }, 60_000);

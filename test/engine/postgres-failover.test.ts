@@ -8,7 +8,7 @@ import { openPair } from "../support/postgres-proxy.js";
 import { gate } from "../worker/workshop.js";
 
 const payload = z.object({ isLong: z.boolean() });
-const contract = defineService("failover", { quick: defineJob({ payload }) });
+const contract = defineService("failover", { quick: defineJob({ payload, leaseMs: 60_000 }) });
 const [short, long] = [{ isLong: false }, { isLong: true }];
 
 it("is survived by workers and callers that stay connected", { timeout: 120_000 }, async () => {

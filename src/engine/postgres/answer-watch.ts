@@ -5,10 +5,10 @@
  */
 import type { Client, ClientBase } from "pg";
 import { isConnectionLoss } from "./faults.js";
-import { socketOf } from "./socket.js";
+import { lose, socketOf, unsentBy } from "./socket.js";
 
 /** How often to look, in real time: the server is as real, whatever clock the store was given. */
-const lookEveryMs = 3_000;
+const lookEveryMs = 2_000;
 
 /** How many looks in a row have to miss a connection: an answer may be on its way, and a server away for a moment. */
 const missesMax = 2;
@@ -17,20 +17,19 @@ const missesMax = 2;
 export interface AnswerWatchOptions {
   /** All connections that there are. */
   readonly clients: () => Iterable<ClientBase>;
-  /** Makes a connection of its own: those that there are may all lead to the server that is silent. */
+  /** Makes a connection of its own that does not wait for long: those that there are may all lead to the server that is silent. */
   readonly connect: () => Client;
   /** Whether the server answers itself. A pooler tells other numbers than the server does. */
   readonly isDirect: () => boolean;
+  /** A server has fallen silent. Those that rest or are answered just now may lead there, too. */
+  readonly onSilence: () => void;
 }
 
-/** What was seen of a connection at a look. */
+/** What had come and gone over a connection at a look, and how many looks in a row missed it. */
 interface Seen {
-  readonly bytesRead: number;
+  readonly bytes: number;
   readonly misses: number;
 }
-
-/** What a server says of a connection: it works for it, waits for the rest of a transaction, or neither. */
-type Standing = "works" | "waits" | "rests";
 
 export class AnswerWatch {
   readonly #options: AnswerWatchOptions;
@@ -57,69 +56,63 @@ export class AnswerWatch {
   async #look(): Promise<void> {
     if (this.#isLooking) return;
     this.#isLooking = true;
-    const clients = [...this.#options.clients()];
-    const silent = clients.filter((client) => this.#isSilent(client));
-    if (silent.length > 0) await this.#askFor(silent, clients);
+    const silent = [...this.#options.clients()].filter((client) => this.#isSilent(client));
+    if (silent.length > 0) await this.#askFor(silent);
     this.#isLooking = false;
   }
 
-  /** Whether a connection has been waiting for an answer since the last look, and nothing was heard. */
+  /** Whether a connection has been waiting for an answer since the last look, and nothing has come or gone. */
   #isSilent(client: ClientBase): boolean {
-    const bytesRead = bytesReadBy(client);
-    const isKnown = this.#waiting.get(client)?.bytesRead === bytesRead;
+    const bytes = bytesOf(client);
+    const isKnown = this.#waiting.get(client)?.bytes === bytes;
     if (!isWaiting(client)) this.#waiting.delete(client);
-    else if (!isKnown) this.#waiting.set(client, { bytesRead, misses: 0 });
+    else if (!isKnown) this.#waiting.set(client, { bytes, misses: 0 });
     return isKnown && isWaiting(client);
   }
 
-  async #askFor(silent: readonly ClientBase[], clients: readonly ClientBase[]): Promise<void> {
-    const standingOf = await this.#ask();
-    const lost = silent.filter((client) => this.#isLost(client, standingOf(client)));
+  async #askFor(silent: readonly ClientBase[]): Promise<void> {
+    const worksFor = await this.#ask();
+    const lost = silent.filter((client) => this.#isLost(client, worksFor(client)));
     if (lost.length === 0 || this.#isOver) return;
-    for (const client of lost) lose(client);
-    // What rests may be as silent when it is used. A transaction that waits for its owner is lost only if the server has none.
-    for (const client of clients)
-      if (!isWaiting(client) && standingOf(client) === "rests") lose(client);
+    for (const client of lost) lose(client, unanswered);
+    this.#options.onSilence();
   }
 
-  #isLost(client: ClientBase, standing: Standing): boolean {
+  #isLost(client: ClientBase, isWorkedFor: boolean): boolean {
     const seen = this.#waiting.get(client);
-    if (seen === undefined || seen.bytesRead !== bytesReadBy(client)) return false;
-    const misses = standing === "works" ? 0 : seen.misses + 1;
+    if (seen === undefined || seen.bytes !== bytesOf(client)) return false;
+    const misses = isWorkedFor ? 0 : seen.misses + 1;
     this.#waiting.set(client, { ...seen, misses });
     return misses >= missesMax;
   }
 
-  /** Asks the server that the address leads to now. One that refuses to say is there, and counts as one that works. */
-  async #ask(): Promise<(client: ClientBase) => Standing> {
-    const client = this.#options.connect();
-    client.on("error", () => {});
+  /**
+   * Asks the server that the address leads to now for which connections it works. One that refuses to say is there, and counts as
+   * one that works.
+   */
+  async #ask(): Promise<(client: ClientBase) => boolean> {
+    let client: Client | undefined;
     try {
+      client = this.#options.connect();
+      client.on("error", () => {});
       await client.connect();
-      const { rows } = await client.query(selectStandings);
-      const standings = new Map<unknown, Standing>(
-        rows.map(({ pid, standing }) => [pid, standing]),
-      );
+      const { rows } = await client.query(selectWorking);
+      const working = new Set(rows.map(({ pid }) => pid));
       const isDirect = this.#options.isDirect();
-      return (one) => (isDirect ? (standings.get(processOf(one)) ?? "rests") : "works");
+      return (one) => !isDirect || working.has(processOf(one));
     } catch (error) {
-      return () => (isConnectionLoss(error) ? "rests" : "works");
+      return () => !isConnectionLoss(error);
     } finally {
-      void client.end().catch(() => {});
+      void client?.end().catch(() => {});
     }
   }
 }
 
-/** A session of another role does not show what it does. */
-const selectStandings = `SELECT pid,
-  CASE WHEN state = 'idle' THEN 'rests' WHEN state LIKE 'idle%' THEN 'waits' ELSE 'works' END AS standing
-  FROM pg_stat_activity`;
+/** Processes of the server that are at work for one of us. After a failover another one may have the same number. */
+const selectWorking = `SELECT pid FROM pg_stat_activity
+  WHERE backend_type = 'client backend' AND usename = session_user AND state NOT LIKE 'idle%'`;
 
-/** Ends a connection without a word to the server. What waits for it fails. */
-function lose(client: ClientBase): void {
-  const message = "a statement got no answer, and the server does not work on it";
-  socketOf(client)?.destroy?.(new Error(message));
-}
+const unanswered = "a statement got no answer, and the server does not work on it";
 
 function isWaiting(client: ClientBase): boolean {
   return (client as { readyForQuery?: boolean }).readyForQuery === false;
@@ -129,6 +122,8 @@ function processOf(client: ClientBase): unknown {
   return (client as { processID?: unknown }).processID;
 }
 
-function bytesReadBy(client: ClientBase): number {
-  return socketOf(client)?.bytesRead ?? 0;
+/** How much has come, and how much has gone out. A long statement is on its way for a while before the server works on it. */
+function bytesOf(client: ClientBase): number {
+  const { bytesRead = 0, bytesWritten = 0, writableLength = 0 } = socketOf(client) ?? {};
+  return bytesRead + bytesWritten - writableLength - unsentBy(client);
 }

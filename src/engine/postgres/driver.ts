@@ -17,12 +17,15 @@ import { plannedQueries } from "./planned-query.js";
 import { meetServer } from "./server.js";
 import { ServerClock } from "./server-clock.js";
 import { beginText, selectNow, settle } from "./settings.js";
-import { sendTogether, socketOf } from "./socket.js";
+import { lose, sendTogether, socketOf } from "./socket.js";
 import { storable } from "./storable.js";
 import { StatementTexts } from "./text.js";
 
 /** How long to wait for a connection before the server counts as unreachable. */
 const connectTimeoutMs = 10_000;
+
+/** How long a server may take to say what it works on. */
+const lookTimeouts = { connectionTimeoutMillis: 3_000, query_timeout: 3_000 };
 
 /** A connection on which nothing happens notices within half a minute that the other machine is gone. */
 const keepingAlive = { keepAlive: true, keepAliveInitialDelayMillis: 10_000 };
@@ -125,8 +128,9 @@ export class Database {
     this.#creating = new CreateConnection(this.#connections);
     this.#answers = new AnswerWatch({
       clients: () => [...this.#connections.all, ...(this.#listener ? [this.#listener] : [])],
-      connect: () => this.#client("millrace-look", { query_timeout: connectTimeoutMs }),
+      connect: () => this.#client("millrace-look", lookTimeouts),
       isDirect: () => this.#isDirect,
+      onSilence: () => this.#replaceAll(),
     });
     this.#newer =
       home === "store" ? new NewerSchema(address, (text) => this.#pool.query(text)) : null;
@@ -339,11 +343,15 @@ export class Database {
    * another one, to which no connection leads that there is.
    */
   #lostBy(error: unknown): Error | undefined {
-    if (isReadOnly(error)) {
-      this.#connections.replaceAll();
-      void this.#listener?.end().catch(() => {});
-    } else if (!isConnectionLoss(error)) return undefined;
+    if (isReadOnly(error)) this.#replaceAll();
+    else if (!isConnectionLoss(error)) return undefined;
     return error as Error;
+  }
+
+  /** Uses no connection again that there is. */
+  #replaceAll(): void {
+    this.#connections.replaceAll();
+    if (this.#listener) lose(this.#listener, "the server has been replaced");
   }
 
   /**

@@ -7,7 +7,7 @@ import type { Client } from "pg";
 import type { Clock } from "../clock.js";
 import type { WakeTopic } from "../engine.js";
 import type { Notice } from "./driver.js";
-import { keepAlive } from "./socket.js";
+import { endSoon, keepAlive } from "./socket.js";
 
 /** How long to wait before a lost connection is made again, at first and at most. */
 const reconnectMinMs = 500;
@@ -154,8 +154,7 @@ export class Wake {
     const client = this.#client;
     this.#client = null;
     if (client === null) return;
-    keepAlive(client, true);
-    await client.end().catch(() => {});
+    await endSoon(client);
   }
 
   #call(topic: WakeTopic): void {
@@ -213,6 +212,9 @@ export class Wake {
     try {
       await client.connect();
       await client.query(`LISTEN "${this.#options.channel}"`);
+      // A server that may not be written tells of nothing. The address leads to another one soon.
+      const { rows } = await client.query("SHOW transaction_read_only");
+      if (rows[0]?.transaction_read_only === "on") return this.#lost(client);
       // The connection waits for others, and keeps no process alive.
       keepAlive(client, false);
       if (this.#isClosed) return await client.end();
