@@ -2,6 +2,7 @@
  * The read model: a projection of the log, brought up to date by whoever leads it, and asked by everybody.
  * An answer is never older than the log was when the question came.
  */
+import { setTimeout as sleep } from "node:timers/promises";
 import type { EventName } from "../../core/event.js";
 import { isEnded, type Job } from "../../core/job.js";
 import { type Clock, systemClock } from "../clock.js";
@@ -28,6 +29,9 @@ import { restUnseenMaxMs, ViewRest } from "./view-rest.js";
 
 /** How long a question waits for the projection to catch up. */
 const patienceMs = 30_000;
+
+/** How long a worker that has renewed its leases waits until the view shows that. */
+const renewedMaxMs = 250;
 
 /** How long it still waits when the store is about to be closed. */
 const closingPatienceMs = 1_000;
@@ -179,9 +183,19 @@ export class ReadModel {
     return counts.reduce((sum, { count }) => sum + count, 0);
   }
 
-  /** Tells of leases that this process has renewed, where the read model is in use. */
+  /**
+   * Tells the view of leases that this process has renewed, where it is in use. They stand, whatever becomes of the view, and so it is
+   * waited for no longer than a moment.
+   */
   async renewed(leases: readonly RenewedLease[]): Promise<void> {
-    if (this.#projection) await (await this.#projection).renew(leases);
+    if (!this.#projection) return;
+    const told = this.#projection.then((projection) => projection.renew(leases));
+    const patience = new AbortController();
+    const late = sleep(renewedMaxMs, undefined, { signal: patience.signal });
+    await Promise.race([told, late]).catch(() => {});
+    told.catch(() => {});
+    late.catch(() => {});
+    patience.abort();
   }
 
   /** The projection, when it has everything that is in the log now. */
