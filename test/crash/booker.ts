@@ -30,6 +30,9 @@ const repeatedPerKey = 5;
 /** How long a chain waits for its worker, so that the caller can complete it before. */
 const chainDelayMs = 400;
 
+/** The same until the caller has completed one: with so long a time it does, also on a slow machine. */
+const firstChainDelayMs = 5_000;
+
 const bookedTypes = [
   "quick",
   "charge",
@@ -63,6 +66,7 @@ interface Doing {
   readonly repeated: { readonly id: string; readonly idempotencyKey: string }[];
   readonly refused: string[];
   readonly chains: string[];
+  hasCompleted: boolean;
   /** Whether the transaction sees the database as it was when it began. */
   readonly seesPast: boolean;
   isCommitting: boolean;
@@ -73,6 +77,8 @@ export class Booker {
   readonly #pool: Pool;
   /** Chains that may not have been taken by a worker yet. */
   readonly #chains: string[] = [];
+  /** Whether a chain was completed, and its transaction committed. */
+  #hasCompleted = false;
   #count = 0;
 
   constructor(options: BookerOptions) {
@@ -83,11 +89,11 @@ export class Booker {
     this.#pool.on("connect", (client) => client.on("error", () => {}));
   }
 
-  /** Goes on until there is enough. */
+  /** Goes on until there is enough and a chain was completed. */
   async run(isEnough: () => boolean): Promise<void> {
     const lines = Array.from({ length: linesMax }, async () => {
       const random = this.#options.random.fork();
-      while (!isEnough()) {
+      while (!isEnough() || !this.#hasCompleted) {
         await this.#transaction(random);
         await pass(restMs);
       }
@@ -128,6 +134,7 @@ export class Booker {
       repeated: [],
       refused: [],
       chains: [],
+      hasCompleted: false,
       seesPast: random.chance(0.2),
       isCommitting: false,
     };
@@ -175,12 +182,13 @@ export class Booker {
     }
   }
 
-  #committed({ created, repeated, refused, chains }: Doing): void {
+  #committed({ created, repeated, refused, chains, hasCompleted }: Doing): void {
     const { write } = this.#options;
     for (const id of created) write({ line: "acknowledged", id });
     for (const one of repeated) write({ line: "acknowledged", ...one });
     for (const id of refused) write({ line: "refused", id });
     this.#chains.push(...chains);
+    this.#hasCompleted ||= hasCompleted;
   }
 
   /** Creates a job, now and then behind one of the same transaction. One that its key refuses leaves the others. */
@@ -224,16 +232,19 @@ export class Booker {
     const { service, work } = this.#options;
     const id = this.#freshId();
     const payload = { ...work(doing.random), next: ["quick" as const] };
-    const options = { id, tx: doing.client, delayMs: chainDelayMs };
+    const delayMs = this.#hasCompleted ? chainDelayMs : firstChainDelayMs;
+    const options = { id, tx: doing.client, delayMs };
     await service.chains.start("linked", payload, options).orThrow();
     await this.#created(doing, id);
     doing.chains.push(id);
   }
 
   /** Completes a chain that no worker has taken yet, with a continuation that may need a key. */
-  async #completeChain({ client: tx, random, seesPast }: Doing): Promise<void> {
+  async #completeChain(doing: Doing): Promise<void> {
     const { service, table } = this.#options;
-    const id = this.#chains.shift();
+    const { client: tx, random, seesPast } = doing;
+    // Old ones may meet their workers. Until one was completed, the newest is the surest.
+    const id = this.#hasCompleted ? this.#chains.shift() : this.#chains.pop();
     if (id === undefined) return;
     const chain = service.chains.ref("linked", id);
     let completed: string | undefined;
@@ -255,7 +266,9 @@ export class Booker {
     const done = await steps;
     // It may have been started since the transaction began.
     if (done.isErr()) throw seesPast && JobNotFound.is(done.error) ? new Undone() : done.error;
-    if (completed !== undefined) await enter(tx, table, "completed", completed);
+    if (completed === undefined) return;
+    await enter(tx, table, "completed", completed);
+    doing.hasCompleted = true;
   }
 
   async #created({ client, created }: Doing, id: string): Promise<void> {

@@ -2,6 +2,7 @@
 import { connect, defineJob, defineService, type Job } from "millrace";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
+import { lockTimeoutMs } from "#millrace/engine/postgres/settings.js";
 import { changeOf, failureOf } from "../support/changes.js";
 import { freshSchema } from "../support/postgres.js";
 import { connected, isWaitedFor, openTransaction, waiters } from "../support/postgres-locks.js";
@@ -62,11 +63,14 @@ it("a create whose id somebody is about to store holds up no other create", asyn
 
   const fresh = Array.from({ length: 20 }, () => ship.create(payload).orThrow());
   await Promise.all(fresh);
-  await ship.create(payload).orThrow();
-  await ship.create(payload, { tags: ["vip"] }).orThrow();
-  await ship.create(payload, { delayMs: 60_000 }).orThrow();
-  await create("another");
-  await ship.createMany([{ payload, id: "one" }, { payload }, { payload, id: "two" }]).orThrow();
+  // All at once: the time in which those who wait are answered is that of few commits.
+  await Promise.all([
+    ship.create(payload).orThrow(),
+    ship.create(payload, { tags: ["vip"] }).orThrow(),
+    ship.create(payload, { delayMs: 60_000 }).orThrow(),
+    create("another"),
+    ship.createMany([{ payload, id: "one" }, { payload }, { payload, id: "two" }]).orThrow(),
+  ]);
   expect(answered).toEqual(["another"]);
   await client.query("COMMIT");
   for (const created of await Promise.all(waiting))
@@ -95,35 +99,45 @@ describe("creates under a key that somebody has locked", () => {
   it("hold up none under another key, also where somebody is about to make it", async () => {
     const { charge, client, schema } = await openShop();
     const create = (orderId: string) => charge.create({ orderId }).orThrow();
+    const answered: string[] = [];
+    const wait = async (orderId: string) => {
+      const created = await charge.create({ orderId });
+      answered.push(orderId);
+      return created;
+    };
     await Promise.all(["held", "free"].map(create));
     await client.query(`SELECT hash FROM ${schema}.keys WHERE key LIKE '%held%' FOR UPDATE`);
     await charge.create({ orderId: "made" }, { tx: client }).orThrow();
-    const answered: string[] = [];
-    const waiting = ["held", "made", "held"].map(async (orderId) => {
-      await create(orderId);
-      answered.push(orderId);
-    });
+    const waiting = ["held", "made", "held"].map(wait);
+    const begunAt = performance.now();
     await Promise.all(["free", "new", "newer"].map(create));
+    expect(performance.now() - begunAt).toBeLessThan(lockTimeoutMs);
     await isWaitedFor(client);
-    await Promise.all(["free", "new", "newest"].map(create));
     const many = ["free", "newest"].map((orderId) => ({ payload: { orderId } }));
-    for (const each of await charge.createMany(many).orThrow()) expect(each.isOk()).toBe(true);
+    const [created] = await Promise.all([
+      charge.createMany(many).orThrow(),
+      ...["free", "new", "newest"].map(create),
+    ]);
+    for (const each of created) expect(each.isOk()).toBe(true);
     expect(answered).toEqual([]);
     await client.query("COMMIT");
-    await Promise.all(waiting);
+    for (const each of await Promise.all(waiting)) expect(each.isOk()).toBe(true);
     expect(answered.sort()).toEqual(["held", "held", "made"]);
-  }, 10_000);
+  }, 20_000);
 
-  it("get it in their turn, where many others lock it one after the other", async () => {
+  it("get it in their turn, where others lock it one after the other, again and again", async () => {
     const { charge, schema, url } = await openShop();
     await charge.create(payload).orThrow();
     let isOver = false;
-    const others = Array.from({ length: 8 }, async () => {
+    // Who waits for them does so for longer than a moment and far shorter than a turn, also where the disk is slow: they do not
+    // wait for it.
+    const others = Array.from({ length: 3 }, async () => {
       const other = await connected(url);
+      await other.query("SET synchronous_commit TO off");
       while (!isOver) {
         await other.query("BEGIN");
         await other.query(`SELECT hash FROM ${schema}.keys FOR UPDATE`);
-        await other.query("SELECT pg_sleep(0.05)");
+        await other.query("SELECT pg_sleep(0.15)");
         await other.query("COMMIT");
       }
     });

@@ -16,7 +16,7 @@ async function openShop(home: Home, url: string) {
   return service;
 }
 
-describe.for(homes)("an outbox in $name before JetStream", ({ fresh }) => {
+describe.for(homes)("an outbox in $name before JetStream", { timeout: 60_000 }, ({ fresh }) => {
   it("gives jobs to the stream, once, and skips what a key refuses late", async () => {
     const home = await fresh();
     const service = await openShop(home, await freshStoreUrl());
@@ -116,4 +116,4 @@ it("does not bring a job back that was deleted between publishing and removing",
   expect(await engine.append(late)).toEqual([{ outcome: "exists" }]);
   // Who creates it anew means it.
   expect((await service.jobs.charge.create({ orderId: "o-2" }, { id: "mine" })).isOk()).toBe(true);
-});
+}, 60_000);

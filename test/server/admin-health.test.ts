@@ -13,9 +13,8 @@ import { freshPrefix, natsConnection } from "../support/nats.js";
 
 const shop = defineService("shop", { pack: defineJob({ payload: z.object({}) }) });
 
-/** More events than are usually applied at once, and how often a thousand are created to make so many. */
-const manyEvents = 10_000;
-const batchesMax = 200;
+/** How often a thousand are created to make more events than are usually applied at once. */
+const batches = 11;
 
 async function deployment() {
   const folder = await mkdtemp(join(tmpdir(), "millrace-health-"));
@@ -27,36 +26,36 @@ async function deployment() {
   const thousand = Array.from({ length: 1_000 }, () => ({ payload: {} }));
   const create = () => service.jobs.pack.createMany(thousand).orThrow();
   const jobs = new JobsClient(await natsConnection(url), { prefix });
-  const start = async (clock?: FakeClock) => {
-    const admin = await startAdmin(`${storeUrl}&projection=file:${view}`, clock ? { clock } : {});
+  const start = async (clock: FakeClock) => {
+    const admin = await startAdmin(`${storeUrl}&projection=file:${view}`, { clock });
     onTestFinished(() => admin.stop());
     return admin;
   };
   return { start, create, jobs, view };
 }
 
-it("is healthy while its projection rests, however many events gather", async () => {
-  const { start, create, jobs } = await deployment();
-  const admin = await start();
-  let lag = 0;
-  for (let batch = 0; lag <= manyEvents && batch < batchesMax; batch++) {
-    await create();
-    ({ lag } = await admin.projection());
-  }
-  expect(lag).toBeGreaterThan(manyEvents);
-  expect(await jobs.health().orThrow()).toMatchObject({ status: "healthy" });
-});
-
-it("is unhealthy where its projection does not catch up", async () => {
+/** A deployment whose projection stands still: another process leads, and brings nothing up to date. */
+async function standing() {
   const { start, create, jobs, view } = await deployment();
   const clock = new FakeClock();
   const first = await start(clock);
   await first.stop();
-  // Another process leads, and brings nothing up to date.
   const database = new Database(view);
   onTestFinished(() => void database.close());
   database.prepare("UPDATE projection SET leader = 'another', leader_until = ?").run(2 ** 50);
-  await start(clock);
+  const admin = await start(clock);
+  return { create, jobs, clock, database, admin };
+}
+
+it("is healthy while its projection rests, however many events gather", async () => {
+  const { create, jobs, admin } = await standing();
+  for (let batch = 0; batch < batches; batch++) await create();
+  expect(await admin.projection()).toMatchObject({ lag: batches * 1_000 });
+  expect(await jobs.health().orThrow()).toMatchObject({ status: "healthy" });
+}, 60_000);
+
+it("is unhealthy where its projection does not catch up", async () => {
+  const { create, jobs, clock, database } = await standing();
   await create();
   const healthy = await jobs.health().orThrow();
   expect(healthy).toMatchObject({

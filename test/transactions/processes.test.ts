@@ -102,8 +102,11 @@ describe.for([
 
     await service.start();
     await ref.wait().orThrow();
-    expect(await charges()).toEqual(chargesOf(isDone ? 1 : 2));
-    expect((await ref.get().orThrow()).tries).toBe(isDone ? 1 : 2);
+    const { tries } = await ref.get().orThrow();
+    // A later try may lapse, too, on a slow machine. Only the one that completed the job has written.
+    if (isDone) expect(tries).toBe(1);
+    else expect(tries).toBeGreaterThan(1);
+    expect(await charges()).toEqual(chargesOf(tries));
   });
 });
 

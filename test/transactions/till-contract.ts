@@ -8,8 +8,9 @@ import { z } from "zod";
 export const till = defineService("till", {
   charge: defineJob({
     payload: z.object({ orderId: z.string(), mode: z.enum(["atomic", "staged"]) }),
-    leaseMs: 400,
-    retry: { maxTries: 3, backoff: [0] },
+    leaseMs: 1_000,
+    // On a slow machine a lease can lapse while its worker lives, so that there are tries to spare.
+    retry: { maxTries: 10, backoff: [0] },
   }),
   open: defineJob({
     payload: z.object({ counter: z.string() }),

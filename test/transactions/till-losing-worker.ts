@@ -1,8 +1,17 @@
 // A worker whose handler loses its connection in the midst of a transaction, and whose pool loses another that nobody uses:
 // `till-losing-worker.ts URL`. The job is tried again, and the process says after how many tries it was completed.
-import { connect, pgTransactions } from "millrace";
+import { connect, defineJob, defineService, pgTransactions } from "millrace";
 import { Client, Pool, type PoolClient } from "pg";
-import { till } from "./till-contract.js";
+import { z } from "zod";
+
+/** Nothing waits for a lease to lapse here, so that it is long: each try ends by what becomes of its connection. */
+const till = defineService("till", {
+  charge: defineJob({
+    payload: z.object({ orderId: z.string() }),
+    leaseMs: 30_000,
+    retry: { maxTries: 3, backoff: [0] },
+  }),
+});
 
 const [, , url = ""] = process.argv;
 const name = `losing ${process.pid}`;
@@ -34,7 +43,7 @@ service.jobs.charge.handle(async ({ prepare, complete, tries }) => {
   return complete(() => {});
 });
 await service.start();
-const ref = await service.jobs.charge.create({ orderId: "o-1", mode: "atomic" }).orThrow();
+const ref = await service.jobs.charge.create({ orderId: "o-1" }).orThrow();
 await ref.wait().orThrow();
 console.log(`completed after ${(await ref.get().orThrow()).tries}`);
 await service.stop();
