@@ -3,7 +3,11 @@
 import { jetstreamManager } from "@nats-io/jetstream";
 import { Environment, MovableClock } from "millrace/conformance";
 import { expect, it, onTestFinished } from "vitest";
+import { StoreUnavailable } from "#millrace/engine/errors.js";
 import { openNats } from "#millrace/engine/nats/open.js";
+import { MemoryProjectionStore, ProjectionMemory } from "#millrace/engine/projection/memory.js";
+import { openSimulated } from "../simulation/nats/deployment.js";
+import { plainWire, SimulatedServer } from "../simulation/nats/server.js";
 import { freshPrefix, natsConnection } from "../support/nats.js";
 import { ledBy, ofVersion, passingNats } from "../support/nats-proxy.js";
 
@@ -118,4 +122,35 @@ it("are followed by their messages alone where the stream takes none any more", 
   if (one === 1) await streams.update(`${prefix.toUpperCase()}_JOBS`, { allow_atomic: false });
   expect(await follow(env, "first")).toBe(one);
   expect(await follow(env, "second")).toBe(0);
+});
+
+it("are not sent again to a server that leads meanwhile and takes none", async () => {
+  const clock = new MovableClock();
+  let takesBatches = true;
+  let batches = 0;
+  const engine = openSimulated(new SimulatedServer({ time: () => clock.monotonic() }), {
+    clock,
+    session: "session",
+    isOld: false,
+    store: () => new MemoryProjectionStore(clock, new ProjectionMemory()),
+    takesBatches: () => takesBatches,
+    wire: {
+      ...plainWire,
+      request: async (what, work) => {
+        if (!/^publish .*, /.test(what)) return work();
+        batches += 1;
+        takesBatches = false;
+        throw new StoreUnavailable({ url: "nats:", message: "The request was lost." });
+      },
+    },
+    rest: async () => {},
+  });
+  onTestFinished(() => engine.close());
+  const env = new Environment(engine, clock, async () => engine);
+  const follow = [env.creation({ id: "then" })];
+  const outcome = await env.append({ ...env.creation({ id: "first" }), follow });
+  expect(outcome).toEqual({ outcome: "appended" });
+  expect(batches).toBe(1);
+  for (const id of ["first", "then"]) expect(await env.historyNames(id)).toEqual(["created"]);
+  expect(await engine.query("records", { prefix: "follow/" })).toEqual([]);
 });

@@ -348,3 +348,32 @@ it("lets nobody start a continuation that ends with the chain, on a server that 
   expect(claimed).toEqual([]);
   expect(await names(env, next.job.id)).toEqual(["created", "completed"]);
 });
+
+it("lets nobody start what ends at once where a keeper stores it, on a server that cannot store both together", async () => {
+  const deployment = await Deployment.make();
+  const { env } = deployment;
+  const first = await env.create({ id: "first", chainId: "first" });
+  const next = env.creation({ id: continuationId(first), chainId: "first" });
+  const end = env.change(env.folded(next), { command: "skip", reason: "manual" });
+  const told = signal();
+  const dies = await deployment.olderProcess(
+    heard(diesAfter(stores("completed")), stores("completed"), told),
+  );
+  const continuation = { jobId: next.job.id, type: "mail" };
+  const wish = { command: "complete", continuation, completedBy: null } as const;
+  void dies.append({ ...env.change(first, wish), follow: [next, end] });
+  await told.given;
+  const claimed: Job[] = [];
+  const keeper = await deployment.olderProcess(async (step, go) => {
+    if (stores("skipped")(step)) {
+      // It only asks, and does nothing of what the keeper is about to do.
+      const { jobs } = await env.engine.claim({ worker: "w", limit: 10, lanes: [env.lane()] });
+      claimed.push(...jobs.map(({ job }) => job));
+    }
+    return go();
+  });
+  await outlive(keeper);
+  expect(claimed).toEqual([]);
+  expect(await names(env, next.job.id)).toEqual(["created", "skipped"]);
+  expect(await env.engine.query("records", { prefix: "follow/" })).toEqual([]);
+});

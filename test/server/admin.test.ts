@@ -141,7 +141,8 @@ it("removes the log of a job that a service has deleted and could not remove", a
   expect(await service.engine.load([ref.id])).toEqual([null]);
   // The newest event is never forgotten.
   await limited.jobs.waits.create({ number: 0 }).orThrow();
-  expect(await admin.engine.prune(admin.engine.now() + 1)).toBe(1);
+  // What each process takes for the server's time may differ by some milliseconds.
+  expect(await admin.engine.prune(admin.engine.now() + 1_000)).toBe(1);
   const again = await limited.jobs.waits.create({ number: 2 }, { id: ref.id }).orThrow();
   expect((await again.events().orThrow()).map(({ name }) => name)).toEqual(["created"]);
 });

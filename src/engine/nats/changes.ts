@@ -212,14 +212,17 @@ export class Changes {
   /** Stores what follows from an event of a job that is stored. What is there already is left as it is. */
   async followUp(jobId: string, follow: readonly Change[]): Promise<void> {
     const { log } = this.#context;
-    for (const change of follow) {
-      const { event } = change;
-      if (event.name !== "created") await this.#appendToJob(change, event, "outside");
-      else if ((await this.#creating.freeId(event)) !== null) {
-        const prepared = await this.#creating.prepareFollow([change], [], jobId);
+    for (const group of withCreates(follow)) {
+      const [first] = group;
+      const isNew = first?.event.name === "created";
+      if (isNew && (await this.#creating.freeId(first.event)) !== null) {
+        const prepared = await this.#creating.prepareFollow(group, [], jobId);
         await log.appendAll(prepared.flatMap(({ items }) => items));
         await this.#creating.stored(prepared);
+        continue;
       }
+      for (const change of group.slice(isNew ? 1 : 0))
+        await this.#appendToJob(change, change.event, "outside");
     }
   }
 
@@ -281,8 +284,10 @@ export class Changes {
       else await caps.hold(places, before.id, before.token, heldUntil);
     }
     if (before.key && after?.state !== "active") await keys.move(before, after, event, heldUntil);
-    // The right to remove messages cannot be given for one service alone: whoever may see all prunes what is left.
-    if (after === null && subjects.scope === undefined) await removeLog(port, logged);
+    // The right to remove messages cannot be given for one service alone: whoever may see all prunes what is left. What cannot
+    // be removed now is left to be pruned, too: the deletion, which is stored, hides it.
+    if (after === null && subjects.scope === undefined)
+      await removeLog(port, logged).catch(() => {});
     if (leftActive && by === "worker") {
       const delivery = held.take(before.id, before.token);
       if (delivery) await port.acknowledge([delivery]);
@@ -328,6 +333,18 @@ function meets(job: Job, { expect, job: key }: Change): boolean {
 /** The keeper speaks under a token only when it has seen that token's lease lapse. */
 function speaksOfLapse(event: JobEvent): boolean {
   return event.actor.startsWith("keeper:") && "token" in event && event.token !== undefined;
+}
+
+/** Changes in their order, a creation together with what happens to its job next: one that ends at once is offered to nobody. */
+function withCreates(changes: readonly Change[]): readonly (readonly Change[])[] {
+  const groups: Change[][] = [];
+  for (const change of changes) {
+    const group = groups.at(-1);
+    const isNext = group?.[0]?.event.jobId === change.event.jobId;
+    if (isNext && change.event.name !== "created") group?.push(change);
+    else groups.push([change]);
+  }
+  return groups;
 }
 
 function isKeyedCreate({ event }: Change): boolean {

@@ -33,6 +33,8 @@ const code = {
   clusterNoPeers: 10005,
   clusterNotAvailable: 10008,
   maximumConsumers: 10026,
+  noMessageFound: 10037,
+  sequenceNotFound: 10043,
 } as const;
 
 const full: ReadonlySet<number> = new Set([
@@ -90,6 +92,17 @@ export function doubt(error: unknown): void {
 export function isTooLarge(error: unknown): boolean {
   return StoreFailed.is(error) && (error.code === sizeCode || error.code === serverSizeCode);
 }
+
+/** Whether a message could not be removed because it is not there. The first and the last of a stream have a general code then. */
+export function isGone(error: unknown): boolean {
+  if (!StoreFailed.is(error)) return false;
+  return goneCodes.has(error.code) || error.message.includes("no message found");
+}
+
+const goneCodes: ReadonlySet<string | undefined> = new Set([
+  String(code.noMessageFound),
+  String(code.sequenceNotFound),
+]);
 
 const sizeCode = "max_payload";
 const serverSizeCode = String(code.messageTooLarge);

@@ -8,7 +8,7 @@ import { type BatchAnswer, Batcher } from "../batching.js";
 import type { StoreError } from "../errors.js";
 import type { PackedEvents } from "../projection/packed.js";
 import { Batches, wrongLastSequence } from "./batches.js";
-import { type ApiError, apiFault, consumerFault, mayPass, thrownFault } from "./faults.js";
+import { type ApiError, apiFault, consumerFault, isGone, mayPass, thrownFault } from "./faults.js";
 import { Fetches } from "./fetching.js";
 import { follow, Messages, Packs } from "./following.js";
 import type { Incoming } from "./incoming.js";
@@ -345,9 +345,11 @@ export class JetStreamPort implements Port {
   }
 
   async #remove(removals: readonly Removal[]): Promise<readonly BatchAnswer<void>[]> {
-    const ask = ({ subject, seq }: Removal) => this.#ask(subject, { seq, no_erase: true });
-    await Promise.all(removals.map(ask));
-    return removals.map(() => ({ answer: undefined }));
+    const remove = async ({ subject, seq }: Removal): Promise<BatchAnswer<void>> => {
+      const fault = await this.#faultOf(subject, { seq, no_erase: true });
+      return fault === null || isGone(fault) ? { answer: undefined } : { fault };
+    };
+    return Promise.all(removals.map(remove));
   }
 
   hint(subject: string, from: string): void {

@@ -261,7 +261,7 @@ export class Log {
     const [first, ...rest] = items;
     if (!first) return conflict;
     if (rest.length === 0) return this.append(first);
-    const together = this.#isAtomic() ? await this.#appendTogether(first, items) : null;
+    const together = await this.#appendTogether(first, items);
     if (together !== null) return together;
     await apart();
     const publication = await this.append(first);
@@ -274,6 +274,8 @@ export class Log {
   /** Appends events as one batch; gives `null` where the server did not take them as one. */
   async #appendTogether(first: Appended, items: readonly Appended[]): Promise<Publication | null> {
     const publish = async () => {
+      // Another server may lead by the time that it is sent again.
+      if (!this.#isAtomic()) throw notTaken;
       const given = await this.#port.publishTogether(items.map(({ message }) => message));
       if (given === null) throw notTaken;
       return given[0] ?? conflict;

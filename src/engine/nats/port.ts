@@ -135,7 +135,7 @@ export interface Port {
   /** Events of the log under a filter after a position, as they come, packed. Without it they are followed as messages. */
   feed?(filter: string, after: number, signal: AbortSignal): AsyncIterable<PackedEvents>;
 
-  /** Removes single messages. */
+  /** Removes single messages, unless they are gone already. What could not be removed is a fault. */
   remove(stream: StreamName, seqs: readonly number[]): Promise<void>;
 
   /** Sends a hint, which may be lost, and says who sends it. */

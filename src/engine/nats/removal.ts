@@ -56,6 +56,8 @@ export async function forgetDeletions(context: RemovalContext, before: number): 
     found.filter(({ seq }) => seq <= cleaned),
   );
   if (old.length === 0) return 0;
+  // A creation that is still there, for whatever reason, would come back without its deletion.
+  await removeLeft(context, old);
   for (const [service, seq] of lastOfEach(old))
     await forgotten.write({ cleaned, forgotten: seq }, service);
   await forgotten.write({ cleaned, forgotten: Math.max(...old.map(({ seq }) => seq)) });
@@ -72,11 +74,12 @@ export async function forgetDeletions(context: RemovalContext, before: number): 
  * meets the one and misses the other. Gives the position up to which that is done.
  */
 async function cleanUp(
-  { port, subjects, now, forgotten }: RemovalContext,
+  context: RemovalContext,
   filter: string,
   newest: number,
   before: number,
 ): Promise<number> {
+  const { port, now, forgotten } = context;
   const { cleaned } = await forgotten.read();
   if (newest <= cleaned) return cleaned;
   // One whose time is to come was written by a clock that is wrong, and must not hold up the others.
@@ -94,7 +97,17 @@ async function cleanUp(
     }
     if (last >= newest || marks.length >= pruneMax) break;
   }
-  for (const chunk of chunks(marks))
+  await removeLeft(context, marks);
+  if (last > cleaned) await forgotten.write({ cleaned: last, forgotten: 0 });
+  return last;
+}
+
+/** Removes what lies before deletions in the logs of their jobs. */
+async function removeLeft(
+  { port, subjects }: RemovalContext,
+  deletions: readonly Deletion[],
+): Promise<void> {
+  for (const chunk of chunks(deletions))
     await Promise.all(
       chunk.map(async ({ service, jobId, seq: end }) => {
         // Another service may have the id, whose log is none of this one's business.
@@ -105,8 +118,6 @@ async function cleanUp(
         await removeLog(port, { seqs: older.map(seqOf), creations: creations.map(seqOf) });
       }),
     );
-  if (last > cleaned) await forgotten.write({ cleaned: last, forgotten: 0 });
-  return last;
 }
 
 function seqOf({ seq }: StoredMessage): number {

@@ -20,17 +20,20 @@ export interface Place {
   readonly wire?: Wire;
   /** Whether the server can neither store nor read many messages at once. */
   readonly isOld: boolean;
+  /** Whether the server that leads now takes batches. */
+  readonly takesBatches?: () => boolean;
   /** How the process rests while others are in its way; by the machine's clock where nothing is given. */
   readonly rest?: NatsParts["rest"];
 }
 
 /** The engine of one process. */
 export function openSimulated(server: SimulatedServer, place: Place): Engine {
-  const { clock, session, store, wire, isOld, rest } = place;
+  const { clock, session, store, wire, isOld, takesBatches, rest } = place;
   const port = simulatedPort(server, {
     now: () => clock.now(),
     readsEverything: !isOld,
     ...(wire && { wire }),
+    ...(takesBatches && { takesBatches }),
   });
   return new NatsEngine({
     url,

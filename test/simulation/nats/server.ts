@@ -153,15 +153,20 @@ export function simulatedPort(
     readonly now: () => number;
     /** Whether many subjects can be asked for at once. */
     readonly readsEverything?: boolean;
+    /** Whether the server that leads now takes batches. */
+    readonly takesBatches?: () => boolean;
   },
 ): Port {
-  const { wire = plainWire, now, readsEverything = true } = options;
+  const { wire = plainWire, now, readsEverything = true, takesBatches = () => true } = options;
   const { streams } = server;
   const publish: Port["publish"] = (stream, message) =>
     wire.request(`publish ${message.subject}`, () => streams[stream].publish(message));
   return {
     publish,
     publishEach: (messages) => eachAlone(messages, publish),
+    get takesBatches() {
+      return takesBatches();
+    },
     publishTogether: (messages) =>
       wire.request(`publish ${messages.map(({ subject }) => subject).join(", ")}`, () =>
         streams.jobs.publishTogether(messages),
