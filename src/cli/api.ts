@@ -61,7 +61,12 @@ async function send(
 ): Promise<Response> {
   const base = api.where.startsWith("http") ? api.where : "http://localhost";
   const isStream = headers?.accept === "text/event-stream" || query.stream !== undefined;
-  const signals = [signal, isStream ? undefined : AbortSignal.timeout(answerTimeoutMs)];
+  const stop = new AbortController();
+  const onAbort = () => stop.abort(signal?.reason);
+  signal?.addEventListener("abort", onAbort, { once: true });
+  if (signal?.aborted) onAbort();
+  const late = isStream ? undefined : setTimeout(() => stop.abort(tooLate()), answerTimeoutMs);
+  late?.unref();
   const request = new Request(`${base}${path}${queryText(query)}`, {
     method,
     headers: {
@@ -70,16 +75,30 @@ async function send(
       ...headers,
     },
     ...(body !== undefined && { body: JSON.stringify(body) }),
-    signal: AbortSignal.any(signals.filter((given) => given !== undefined)),
+    signal: stop.signal,
   });
   try {
-    return await api.fetch(request);
+    // The platform forgets the signal of a request that nobody refers to any more.
+    return await Promise.race([api.fetch(request), rejectedBy(stop.signal)]);
   } catch (error) {
     if (signal?.aborted) throw interrupted();
     if (error instanceof Failure) throw error;
     const cause = error instanceof Error && error.cause ? error.cause : error;
     throw new Failure("unavailable", `${api.where} does not answer: ${messageOf(cause)}`);
   }
+}
+
+function tooLate(): Error {
+  return new Error(`it took longer than ${answerTimeoutMs / 1_000} s`);
+}
+
+/** Rejects when a signal aborts. */
+function rejectedBy(signal: AbortSignal): Promise<never> {
+  return new Promise((_, reject) => {
+    const onAbort = () => reject(signal.reason);
+    signal.addEventListener("abort", onAbort, { once: true });
+    if (signal.aborted) onAbort();
+  });
 }
 
 function queryText(query: Query): string {

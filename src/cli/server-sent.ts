@@ -33,7 +33,7 @@ export async function* follow(
         ...(lastId !== undefined && { "last-event-id": lastId }),
       };
       const response = await call(api, "GET", path, { ...(query && { query }), headers, signal });
-      for await (const event of eventsIn(response)) {
+      for await (const event of eventsIn(response, signal)) {
         breaks = 0;
         if (event.id !== "") lastId = event.id;
         yield event;
@@ -51,10 +51,10 @@ export async function* follow(
 }
 
 /** The events of an answer. Comments, which keep a connection alive, are left out. */
-async function* eventsIn(response: Response): AsyncGenerator<ServerSent> {
+async function* eventsIn(response: Response, signal: AbortSignal): AsyncGenerator<ServerSent> {
   let id = "";
   let data: string[] = [];
-  for await (const line of linesIn(response)) {
+  for await (const line of linesIn(response, signal)) {
     if (line === "") {
       if (data.length > 0) yield { id, data: data.join("\n") };
       data = [];
@@ -66,13 +66,31 @@ async function* eventsIn(response: Response): AsyncGenerator<ServerSent> {
   }
 }
 
-/** The lines of an answer, as they come. */
-async function* linesIn(response: Response): AsyncGenerator<string> {
-  if (response.body === null) return;
+/**
+ * The lines of an answer, as they come, until the signal aborts. The platform forgets the signal of a request that nobody refers to any
+ * more, although its answer is still read.
+ */
+async function* linesIn({ body }: Response, signal: AbortSignal): AsyncGenerator<string> {
+  if (body === null) return;
+  const reader = body.getReader();
+  const stop = () => void reader.cancel().catch(() => {});
+  signal.addEventListener("abort", stop, { once: true });
+  if (signal.aborted) stop();
+  try {
+    yield* linesOf(reader);
+  } finally {
+    signal.removeEventListener("abort", stop);
+    stop();
+  }
+}
+
+async function* linesOf(reader: ReadableStreamDefaultReader<Uint8Array>): AsyncGenerator<string> {
   const decoder = new TextDecoder();
   let rest = "";
-  for await (const bytes of response.body) {
-    rest += decoder.decode(bytes as Uint8Array, { stream: true });
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    rest += decoder.decode(value, { stream: true });
     const lines = rest.split(/\r?\n/);
     rest = lines.pop() ?? "";
     if (rest.length > eventLengthMax)

@@ -54,8 +54,9 @@ export async function followToEnd(
   timeoutMs: number | undefined,
   onEvent: (event: EventAnswer) => void,
 ): Promise<void> {
-  const over = timeoutMs === undefined ? undefined : AbortSignal.timeout(timeoutMs);
-  const signal = over === undefined ? session.signal : AbortSignal.any([session.signal, over]);
+  const over = new AbortController();
+  const timer = timeoutMs === undefined ? undefined : setTimeout(() => over.abort(), timeoutMs);
+  const signal = AbortSignal.any([session.signal, over.signal]);
   try {
     const stream = follow(await session.api(), path`/v1/jobs/${id}/events`, { signal });
     for await (const { data } of stream) {
@@ -66,8 +67,10 @@ export async function followToEnd(
       if (isEnded(state) && (await hasEnded(session, id))) return;
     }
   } catch (error) {
-    if (!over?.aborted || session.signal.aborted) throw error;
+    if (!over.signal.aborted || session.signal.aborted) throw error;
     throw new Failure("timeout", `Job ${id} has not ended within ${timeoutMs} ms; it goes on.`);
+  } finally {
+    clearTimeout(timer);
   }
 }
 

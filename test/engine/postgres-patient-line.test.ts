@@ -4,6 +4,7 @@ import type { Change } from "#millrace/engine/engine.js";
 import { StoreBusy } from "#millrace/engine/errors.js";
 import { PatientLine } from "#millrace/engine/postgres/patient-line.js";
 import type { Transactions } from "#millrace/engine/postgres/transactions.js";
+import { gate } from "../worker/workshop.js";
 
 const patienceMs = 5_000;
 const roundMs = 1_000;
@@ -35,6 +36,7 @@ it("many that are told of a lock hold up nobody who waits for another", async ()
     // What is to be done is told by its ids.
     perform: ((_tx: unknown, items: readonly { readonly job: { readonly id: string } }[]) =>
       items.map(({ job }) => job.id)) as never,
+    turnsMax: 1,
   });
   const count = 500;
   let told = 0;
@@ -51,4 +53,28 @@ it("many that are told of a lock hold up nobody who waits for another", async ()
   expect(told).toBeLessThan(count);
   for (const outcome of await Promise.all(hot))
     expect(outcome).toMatchObject({ error: { _tag: "StoreBusy" } });
+});
+
+it("who waits keeps its place in the server's line while others have a connection left", async () => {
+  vi.useFakeTimers({ toFake: ["performance"] });
+  onTestFinished(() => void vi.useRealTimers());
+  const freed = gate();
+  const waits: (number | undefined)[] = [];
+  const again: Transactions["again"] = async (operation, options) => {
+    const [id] = operation(undefined as never) as unknown as readonly string[];
+    waits.push(options?.lockMs);
+    if (id === "hot") await freed.opened;
+    return [appended] as never;
+  };
+  const line = new PatientLine({
+    transactions: { again } as unknown as Transactions,
+    needOf: ({ job }) => job.id,
+    perform: ((_tx: unknown, items: readonly Change[]) => items.map(({ job }) => job.id)) as never,
+    turnsMax: 2,
+  });
+  const hot = line.call([change("hot")]);
+  expect(await line.call([change("other")])).toEqual([appended]);
+  expect(waits).toEqual([patienceMs, roundMs]);
+  freed.open();
+  expect(await hot).toEqual([appended]);
 });

@@ -21,6 +21,9 @@ const answerMaxMs = 1;
 /** How long a batch waits for locks that others hold for a moment. Whoever holds one for longer is waited for apart. */
 const lockSoonMs = 100;
 
+/** Of so many connections one may wait for a lock of one kind. */
+const connectionsPerTurn = 3;
+
 /** How often a batch of keyed creates is carried out without some of them. */
 const keyedRoundsMax = 3;
 
@@ -33,20 +36,24 @@ export class Creates {
   readonly #patientKeyed: PatientLine<KeyedCreate>;
   readonly #wakeful = new Wakeful(answerMaxMs);
 
-  constructor(transactions: Transactions) {
+  /** The process has so many connections. */
+  constructor(transactions: Transactions, connections: number) {
     this.#transactions = transactions;
+    const turnsMax = Math.max(1, Math.floor(connections / connectionsPerTurn));
     this.#fresh = calls((batch) => this.#freshBatch(batch));
     this.#chosen = calls((batch) => this.#chosenBatch(batch));
     this.#patientChosen = new PatientLine({
       transactions,
       needOf: ({ job }) => job.id,
       perform: (tx, changes) => createPlain(tx, changes.map(plainCreate)),
+      turnsMax,
     });
     this.#keyed = calls((batch) => this.#keyedBatch(batch));
     this.#patientKeyed = new PatientLine({
       transactions,
       needOf: ({ event }) => event.key.hash,
       perform: (tx, changes) => createKeyed(tx, changes, false),
+      turnsMax,
     });
   }
 

@@ -150,6 +150,10 @@ export class Database {
     return this.#address.schema;
   }
 
+  get poolMax(): number {
+    return this.#address.poolMax;
+  }
+
   /** What the table `home` says about which store this is. */
   get storeId(): string {
     return this.#storeId;

@@ -1,6 +1,6 @@
 /**
  * Changes that wait for what somebody's open transaction has locked. Those that need the same wait together, and all take
- * turns on one connection, so that a lock that is held for long holds up nobody who needs another one.
+ * turns on a few connections, so that a lock that is held for long holds up nobody who needs another one.
  */
 import { type AppendOutcome, batchMax, type Change } from "../engine.js";
 import { isLockTimeout, isOfOneItem } from "./faults.js";
@@ -9,8 +9,8 @@ import { lockTimeoutMs } from "./settings.js";
 import type { Transactions } from "./transactions.js";
 
 /**
- * How long all turns of a round wait for their locks, and the shortest of them. A turn stands in the server's line, and whoever gives
- * up begins again at its end, so that one who waits alone has the whole of a round: a line of many is longer than a moment.
+ * How long all turns of a round wait for their locks on one connection, and the shortest of them. A turn stands in the server's line, and
+ * whoever gives up begins again at its end, so that nobody does as long as there is a connection left for whoever comes next.
  */
 const roundMs = 1_000;
 const turnMinMs = 5;
@@ -31,13 +31,16 @@ export interface PatientLineOptions<Item> {
   /** What an item needs and others may have locked. */
   readonly needOf: (item: Item) => string;
   readonly perform: Perform<Item>;
+  /** How many turns there may be at once, each on a connection of its own. */
+  readonly turnsMax: number;
 }
 
 export class PatientLine<Item extends Change> {
   readonly #options: PatientLineOptions<Item>;
   /** Who waits for what, in the order of turns. */
   readonly #waiting = new Map<string, Waiting<Item>[]>();
-  #isServing = false;
+  /** What those need whose turn it is. */
+  readonly #served = new Set<string>();
 
   constructor(options: PatientLineOptions<Item>) {
     this.#options = options;
@@ -67,24 +70,30 @@ export class PatientLine<Item extends Change> {
       const line = this.#waiting.get(need);
       if (line) line.push(waiting);
       else this.#waiting.set(need, [waiting]);
-      if (!this.#isServing) void this.#serve();
+      if (this.#served.size < this.#options.turnsMax) void this.#serve();
     });
   }
 
   /** One turn after the other, until nobody waits. */
   async #serve(): Promise<void> {
-    this.#isServing = true;
     for (;;) {
-      const [next] = this.#waiting;
-      if (next === undefined) break;
+      const next = this.#next();
+      if (next === undefined) return;
       const [need, line] = next;
+      this.#served.add(need);
       const served = await this.#turn(line.slice(0, batchMax));
+      this.#served.delete(need);
       const left = line.filter((waiting) => !served.has(waiting));
       // Whoever goes on waiting does so behind those who need something else.
       this.#waiting.delete(need);
       if (left.length > 0) this.#waiting.set(need, left);
     }
-    this.#isServing = false;
+  }
+
+  /** Whose turn is next. */
+  #next(): readonly [need: string, line: readonly Waiting<Item>[]] | undefined {
+    for (const next of this.#waiting) if (!this.#served.has(next[0])) return next;
+    return undefined;
   }
 
   /** Carries out changes that need the same, if they get it within a turn. Gives those that were answered. */
@@ -130,10 +139,12 @@ export class PatientLine<Item extends Change> {
     return served;
   }
 
-  /** A share of the round, and no more than the one who came first has left. */
+  /** All the time that the one who came first has left, or a share of the round where somebody may have to wait for that. */
   #turnMs([first]: readonly Waiting<Item>[]): number {
+    const { turnsMax } = this.#options;
     const leftMs = (first?.until ?? 0) - performance.now();
-    const shareMs = Math.min(roundMs / this.#waiting.size, leftMs);
-    return Math.max(turnMinMs, Math.floor(shareMs));
+    const shareMs = Math.min((roundMs * turnsMax) / this.#waiting.size, roundMs);
+    const turnMs = this.#waiting.size < turnsMax ? leftMs : Math.min(shareMs, leftMs);
+    return Math.max(turnMinMs, Math.floor(turnMs));
   }
 }

@@ -67,7 +67,7 @@ export class Writer {
     this.#sharedLeases = new SharedLeases(this.#transactions);
     this.#claimer = new Claimer(this.#transactions, this.#sharedLeases);
     this.#ender = new Ender(this.#transactions, this.#sharedLeases);
-    this.#creates = new Creates(this.#transactions);
+    this.#creates = new Creates(this.#transactions, database.poolMax);
     this.#ends = calls((batch) => this.#endBatch(batch));
     this.#appends = calls((batch) => this.#appendBatch(batch, appendEach));
     this.#locking = calls((batch) => this.#appendBatch(batch, appendInOrder));
