@@ -75,7 +75,11 @@ export function* createKeyed(
     fresh.map(({ event }) => event.key),
   );
   const decided = decideAll(tx, changes, lines, taken);
-  if (decided === null) return yield* appendEach(tx, changes);
+  if (decided === null) {
+    // Who has a job that is to be replaced may wait for the key, and so it is not held for long.
+    yield { sql: waitBriefly, values: [], silent: true };
+    return yield* appendEach(tx, changes);
+  }
   if (decided.promoted.length > 0) yield* promote(decided.promoted);
   if (decided.records.length > 0) yield storeKeyed(tx, decided.jobs, decided.records);
   if (decided.jobs.length > 0) tx.woke.ready = true;
@@ -83,6 +87,9 @@ export function* createKeyed(
 }
 
 const exists: AppendOutcome = { outcome: "exists" };
+
+/** For how long a job is waited for with its key in hand, in milliseconds. The create begins again after that, while its patience lasts. */
+const waitBriefly = "SELECT set_config('lock_timeout', '100', true)";
 
 const selectTaken = `SELECT id FROM jobs WHERE id = ANY(${array("text")})
   UNION ALL SELECT job FROM slots WHERE job = ANY(${array("text")}) AND until IS NOT NULL AND until > ?::bigint`;
