@@ -62,6 +62,8 @@ export type {
   CompleteStepOf,
   CompletionOf,
   JobOfTypes,
+  SyncCompleteStepOf,
+  SyncCompletionOf,
 } from "./service/chains.js";
 export { type ConnectOptions, connect } from "./service/connect.js";
 export { InvalidHandler, ServiceStopped } from "./service/errors.js";
@@ -81,18 +83,20 @@ export type { AnyService, Handlers, Service, ServiceJobs } from "./service/servi
 export { Result } from "better-result";
 export type { AsyncResult } from "./client/async-result.js";
 export type { BlockerInput, BlockerInputs } from "./client/blockers.js";
-export type { CompleteChainFailure, CompleteChainOptions } from "./client/chain-completion.js";
 export { ChainRef } from "./client/chain-ref.js";
 export type {
   ChainSnapshot,
   ChainsFilter,
   DeleteChainOptions,
 } from "./client/chains.js";
+export type { CompleteOptions, SyncCompleteOptions } from "./client/completion.js";
+export type { CompleteFailure } from "./client/completion-steps.js";
 export type { Continuation, ContinuationOptions } from "./client/continuation.js";
 export type { InsideFailure } from "./client/create-inside.js";
 export type {
   CreateOptions,
   IdempotencyOptions,
+  NewJob,
   SyncCreateOptions,
 } from "./client/create-options.js";
 export { createManyMax } from "./client/create-refusals.js";
@@ -124,7 +128,6 @@ export {
 export type {
   CreateFailure,
   JobCreator,
-  NewJob,
   Submission,
   SubmitFailure,
 } from "./client/job-creator.js";

@@ -138,6 +138,10 @@ describe("the checker", () => {
     const creates = ["a", "b", "c"].flatMap((id) => log({ id, key }));
     expect(await rules(creates.slice(0, 2))).toEqual([]);
     expect(await rules(creates)).toEqual(["key_depth"]);
+    // Nor may one start whose key was not asked. It may end before it has asked.
+    const [, , c = []] = ["a", "b", "c"].map((id) => log({ id, key }, start));
+    expect(await rules([...creates.slice(0, 2), ...c])).toEqual(["key_depth"]);
+    expect(await rules([...creates.slice(0, 2), ...log({ id: "c", key }, cancel)])).toEqual([]);
     const ended = log({ id: "a", key }, cancel);
     expect(await rules([...ended, ...creates.slice(1)])).toEqual([]);
   });

@@ -12,6 +12,7 @@ const values: Readonly<Record<string, readonly string[]>> = {
   "log-level": ["debug", "info", "warn", "error", "silent"],
   "catch-up": ["none", "last", "all"],
   overlap: ["allow", "skip"],
+  "idempotency-scope": ["any", "unfinished"],
 };
 
 /** What the script for bash takes from the package bash-completion, for machines that lack it. */

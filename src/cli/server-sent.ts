@@ -12,11 +12,16 @@ export interface ServerSent {
 }
 
 /** How often a stream that breaks without having given anything is taken up again, and after which pause. */
-const breaksMax = 20;
-const pauseMs = 500;
+export const breaksMax = 20;
+export const pauseMs = 500;
 
 /** The most characters that one event may have. */
 const eventLengthMax = 16 * 1024 * 1024;
+
+/** Whether it may be better when it is asked again. */
+export function isPassing(error: unknown): boolean {
+  return !(error instanceof Failure) || error.exit === "unavailable";
+}
 
 /** Follows a stream for ever, or until the signal aborts, which throws. */
 export async function* follow(
@@ -40,8 +45,7 @@ export async function* follow(
       }
     } catch (error) {
       if (signal.aborted) throw interrupted();
-      const isPassing = !(error instanceof Failure) || error.exit === "unavailable";
-      if (!isPassing || breaks >= breaksMax) throw error;
+      if (!isPassing(error) || breaks >= breaksMax) throw error;
     }
     if (signal.aborted) throw interrupted();
     breaks += 1;

@@ -68,18 +68,22 @@ function blockerOf(input: unknown): Blocker | null {
 export function blockersOf(
   inputs: BlockerInputs | undefined,
   type: string,
-  declared: { readonly [name: string]: string },
+  declared: BlockerTypes,
 ): readonly Blocker[] | InvalidOption {
   const names = Object.keys(declared);
   if (names.length === 0) {
     if (Array.isArray(inputs ?? [])) return Object.values(inputs ?? []).map(storedBlocker);
-    return wrongBlockers(`blockers: the definition of ${type} names none; give a list.`);
+    return wrongBlockers(
+      `blockers: the definition of ${type} names none; give a list, without names.`,
+    );
   }
   const given: { readonly [name: string]: BlockerInput } =
     inputs === undefined || Array.isArray(inputs) ? {} : (inputs as never);
   const missing = names.find((name) => given[name] === undefined);
   if (missing !== undefined)
-    return wrongBlockers(`blockers: ${type} waits for ${names.join(", ")}; name ${missing}, too.`);
+    return wrongBlockers(
+      `blockers: ${type} waits for ${names.join(", ")}; give ${missing} by its name, too.`,
+    );
   const unknown = Object.keys(given).find((name) => !Object.hasOwn(declared, name));
   if (unknown !== undefined)
     return wrongBlockers(`blockers: ${type} waits for ${names.join(", ")}, not for ${unknown}.`);
@@ -107,7 +111,22 @@ export function ownBlocker(
   return own === undefined ? null : invalidBlocker(job.id, own.jobId, "cycle");
 }
 
-const problems: Readonly<Record<InvalidBlocker["reason"], string>> = {
+/** The types that a definition says of its blockers, by their names. */
+export type BlockerTypes = { readonly [name: string]: string };
+
+/** What is wrong with the type of a named blocker, as a clause; `null` where nothing is. */
+export function blockerTypeProblem(
+  name: string,
+  type: string,
+  declared: BlockerTypes,
+): string | null {
+  if (type === declared[name]) return null;
+  return `the blocker ${name} is a job of the type ${type}, and the contract names ${declared[name]}`;
+}
+
+type ReasonOfStore = Exclude<InvalidBlocker["reason"], "type">;
+
+const problems: Readonly<Record<ReasonOfStore, string>> = {
   missing: ": there is no such job or chain; create it first.",
   cycle: ", which waits for this job or its chain; neither would ever run.",
   too_many: `: its blockers and what they wait for are more than ${circleWalkMax} jobs and chains, too many to tell whether one waits for its own chain; let it wait for fewer.`,
@@ -117,7 +136,7 @@ const problems: Readonly<Record<InvalidBlocker["reason"], string>> = {
 export function invalidBlocker(
   id: string,
   blockerId: string,
-  reason: InvalidBlocker["reason"],
+  reason: ReasonOfStore,
 ): InvalidBlocker {
   const message = `Job ${id} cannot wait for ${blockerId}${problems[reason]}`;
   return new InvalidBlocker({ id, blockerId, reason, message });

@@ -14,15 +14,15 @@ import {
   type JobRow,
   type Page,
   pageMax,
+  type Queries,
 } from "../engine/query.js";
-import type { CallerTransaction } from "../engine/transaction.js";
 import { type AsyncResult, attempt, refusal } from "./async-result.js";
 import type { BlockerInputs } from "./blockers.js";
 import { ChainRef } from "./chain-ref.js";
 import type { Client } from "./client.js";
 import { commandMany, type EachOutcome } from "./commands.js";
-import type { CreateOptions } from "./create-options.js";
-import { CommandRefused, chainNotFound, type InvalidOption, type JobNotFound } from "./errors.js";
+import type { CreateOptions, SyncCreateOptions } from "./create-options.js";
+import { CommandRefused, chainNotFound, type InvalidOption, JobNotFound } from "./errors.js";
 import { type CreateFailure, JobCreator } from "./job-creator.js";
 import { type CommandFailure, deleteChecks } from "./job-ref.js";
 import { cursorProblem, optionsProblem } from "./option-checks.js";
@@ -37,6 +37,7 @@ import {
   storeFilter,
 } from "./reads.js";
 import { actorOf } from "./runtime.js";
+import { listJobs, loadOne, runSteps, type StoreStep } from "./store-steps.js";
 import { openedJob } from "./vault.js";
 import { type WaitFailure, type WaitOptions, waitForJob } from "./wait.js";
 
@@ -55,56 +56,97 @@ export interface ChainSnapshot<Output = Json | undefined, Current = Job> {
   readonly count: number;
 }
 
+/** What a chain is started with: a type, which its ref then knows. */
+type ChainTarget<Type extends string> = CreateTarget & { readonly type: Type };
+
 /** Starts a chain with a job of a type. */
 export function startChain<Type extends string>(
   client: Client,
-  target: CreateTarget & { readonly type: Type },
+  target: ChainTarget<Type>,
   payload: unknown,
   options: CreateOptions<BlockerInputs> | undefined,
 ): AsyncResult<ChainRef<Type>, CreateFailure> {
-  const creator = new JobCreator<unknown, Json, Json, BlockerInputs>(client, {
-    ...target,
-    startsChain: true,
-  });
   return attempt<ChainRef<Type>, CreateFailure>(async () =>
-    Result.map(
-      await creator.create(payload, options),
-      ({ id, existing }) => new ChainRef(id, target.type, existing),
-    ),
+    Result.map(await starter(client, target).create(payload, options), chainRefOf(target)),
   );
 }
 
-/** Reads a chain. */
+/** As `startChain`, inside a synchronous transaction. */
+export function startChainSync<Type extends string>(
+  client: Client,
+  target: ChainTarget<Type>,
+  payload: unknown,
+  options: SyncCreateOptions<BlockerInputs>,
+): Result<ChainRef<Type>, CreateFailure> {
+  return Result.map(starter(client, target).createSync(payload, options), chainRefOf(target));
+}
+
+function starter(client: Client, target: CreateTarget) {
+  return new JobCreator<unknown, Json, Json, BlockerInputs>(client, {
+    ...target,
+    startsChain: true,
+  });
+}
+
+function chainRefOf<Type extends string>({ type }: ChainTarget<Type>) {
+  return ({ id, existing }: { readonly id: string; readonly existing: boolean }) =>
+    new ChainRef(id, type, existing);
+}
+
+/** Reads a chain. `wish` is what the caller wants of it. */
 export function getChain(
   client: Client,
   id: string,
+  wish: ChainWish = "read",
 ): AsyncResult<ChainSnapshot, JobNotFound | StoreError> {
   return attempt<ChainSnapshot, JobNotFound>(async () => {
-    const chain = await readChain(client, id);
-    return chain === null ? Result.err(chainNotFound(id)) : Result.ok(chain);
+    const { engine } = client.runtime;
+    const chain = await runSteps(engine, undefined, chainSteps(client, id, false));
+    return chain === null
+      ? Result.err(await runSteps(engine, undefined, noChain(client, id, wish)))
+      : Result.ok(chain);
   });
+}
+
+/** What can be done with a chain, and with a job in its place. */
+type ChainWish = "read" | "wait for" | "complete" | "delete";
+
+/** Why there is no chain of an id, and what to do: the id is of a job that is none, or of nothing. */
+export function* noChain(client: Client, id: string, wish: ChainWish): StoreStep<JobNotFound> {
+  const loaded = yield* loadOne(id);
+  if (!loaded || !isOf(client, loaded.job)) return chainNotFound(id);
+  const { chainId } = loaded.job;
+  // The chain itself, which has come into being or gone meanwhile.
+  if (chainId === id) return chainNotFound(id);
+  const message =
+    chainId === undefined
+      ? `Job ${id} is no chain; ${wish} it as a job.`
+      : `Job ${id} is a part of chain ${chainId}; ${wish} that.`;
+  return new JobNotFound({ id, message });
 }
 
 /** How many continuations are followed beyond the list of jobs to find the job that a chain has come to. */
 const followMax = 1_000;
 
 /**
- * The chain of an id as it is now; `null` when none of its jobs is there. With a transaction the current job is the
- * one that the transaction sees, while the list of jobs is what others see.
+ * The chain of an id as it is now; `null` when none of its jobs is there. In a transaction the current job is the one that it sees, while the list of jobs is what others
+ * see, unless the transaction is a synchronous one.
  */
-export async function readChain(
+export function* chainSteps(
   client: Client,
   id: string,
-  tx?: CallerTransaction,
-): Promise<ChainSnapshot | null> {
-  const listed = await jobsOfChain(client, id);
+  isInside: boolean,
+): StoreStep<ChainSnapshot | null> {
+  const ask = jobsAsk(client, id);
+  const listed = yield* listJobs(ask);
   const row = currentRow(listed.entries);
-  if (row === undefined && tx === undefined) return null;
-  const stored = await loadCurrent(client.runtime.engine, row?.id ?? id, tx);
-  if (stored === null || !isOf(client, stored)) return null;
+  if (row === undefined && !isInside) return null;
+  const stored = yield* loadCurrent(row?.id ?? id);
+  // A transaction finds a job by its id whether or not that is the first of a chain.
+  if (stored?.chainId !== id || !isOf(client, stored)) return null;
   // The chain has gone on since its jobs were listed, and the current one is to be among them.
-  const isOld = tx === undefined && stored.id !== row?.id;
-  const { entries, count } = isOld ? await jobsOfChain(client, id) : listed;
+  const isOld = !isInside && stored.id !== row?.id;
+  const { entries, count } = isOld ? yield* listJobs(ask) : listed;
   const current = openedJob(client.runtime, stored);
   const jobs = [...entries].reverse();
   const snapshot = { id, current, state: current.state, jobs, count };
@@ -116,16 +158,12 @@ export async function readChain(
  * Loads the current job. The chain may have gone on since its jobs were listed; a transaction may have started it itself,
  * or have come further with it than others see. A continuation that was deleted is not followed.
  */
-async function loadCurrent(
-  engine: Engine,
-  id: string,
-  tx: CallerTransaction | undefined,
-): Promise<Job | null> {
+function* loadCurrent(id: string): StoreStep<Job | null> {
   let current: Job | null = null;
   let next = id;
   for (let followed = 0; followed < followMax; followed++) {
-    const [loaded] = await engine.load([next], tx && { tx });
-    if (!loaded) return current;
+    const loaded = yield* loadOne(next);
+    if (loaded === null) return current;
     current = loaded.job;
     if (current.continuedBy === undefined) return current;
     next = current.continuedBy;
@@ -171,7 +209,10 @@ export function waitChain<Output>(
     const row = currentRow((await jobsOfChain(client, id)).entries);
     // The first job of a chain has its id.
     const current = row?.id ?? (client.onItsWay.has(id) ? id : null);
-    if (current === null) return Result.err(chainNotFound(id));
+    if (current === null) {
+      const none = noChain(client, id, "wait for");
+      return Result.err(await runSteps(client.runtime.engine, undefined, none));
+    }
     const next = ({ continuedBy }: Job) => continuedBy ?? null;
     return waitForJob<Output>(client, current, options, next);
   });
@@ -206,7 +247,9 @@ export function deleteChain(
       deleted += removed;
       left = removed > 0;
     }
-    return deleted === 0 ? Result.err(chainNotFound(id)) : Result.ok(deleted);
+    if (deleted > 0) return Result.ok(deleted);
+    const none = noChain(client, id, "delete");
+    return Result.err(await runSteps(client.runtime.engine, undefined, none));
   });
 }
 
@@ -264,10 +307,13 @@ function notRemoved(
 }
 
 /** The jobs of a chain of the service, newest first; an operator, who is of no service, sees those of all. */
-async function jobsOfChain({ runtime }: Client, chainId: string): Promise<Page<JobRow>> {
-  const { engine, service } = runtime;
+function jobsOfChain(client: Client, chainId: string): Promise<Page<JobRow>> {
+  return client.runtime.engine.query("jobs", jobsAsk(client, chainId));
+}
+
+function jobsAsk({ runtime: { service } }: Client, chainId: string): Queries["jobs"]["ask"] {
   const filter = service === "" ? { chainId } : { chainId, service };
-  return engine.query("jobs", { filter, limit: pageMax });
+  return { filter, limit: pageMax };
 }
 
 /** Whether a job is of the caller's service. */

@@ -2,6 +2,7 @@
  * The continuation of a job: the create of the next job of its chain, which is stored together with the completion.
  * Handlers and completions without a worker ask for it with the same words.
  */
+import type { JobDefinition } from "../contract/definition.js";
 import { validate } from "../contract/schema.js";
 import { chainOf, continuationId } from "../core/chains.js";
 import type { Job, JobContext } from "../core/job.js";
@@ -88,11 +89,20 @@ function traceOf({ activeTrace }: Client, { context }: Job): Partial<JobContext>
   return tracestate === undefined ? { traceparent } : { traceparent, tracestate };
 }
 
+/** Why a job of a definition cannot end with itself, whatever it gives: it always continues. `null` where it can. */
+export function endProblem({ result, settings }: JobDefinition): string | null {
+  const { continuations } = settings;
+  if (result !== undefined || continuations.length === 0) return null;
+  return `its definition names continuations and no result, so that it always continues; continue with ${quoted(continuations).join(" or ")}`;
+}
+
+function quoted(names: readonly string[]): readonly string[] {
+  return names.map((name) => `"${name}"`);
+}
+
 function undeclared(from: string, to: string, declared: readonly string[] = []): InvalidOption {
   const remedy =
-    declared.length === 0
-      ? "it names none"
-      : `it names ${declared.map((name) => `"${name}"`).join(", ")}`;
+    declared.length === 0 ? "it names none" : `it names ${quoted(declared).join(", ")}`;
   const message = `${from} does not continue with ${to}: add "${to}" to the continuations of ${from}; ${remedy}.`;
   return new InvalidOption({ field: "type", message });
 }

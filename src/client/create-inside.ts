@@ -11,17 +11,14 @@ import {
   TransactionRefused,
   transactionsNotSupported,
 } from "../engine/errors.js";
-import type {
-  AsyncTransaction,
-  CallerTransaction,
-  SyncTransaction,
-} from "../engine/transaction.js";
+import type { CallerTransaction, SyncTransaction } from "../engine/transaction.js";
 import { storeFault } from "./async-result.js";
+import { wrongBlockers } from "./blocker-types.js";
 import type { Client } from "./client.js";
 import type { InvalidOption } from "./errors.js";
 import { outboxEntry } from "./outbox.js";
 import type { PreparedCreate } from "./prepare.js";
-import { runSteps, runStepsSync } from "./store-steps.js";
+import { appendMany, runSteps, runStepsSync, type StoreStep } from "./store-steps.js";
 import {
   createChange,
   followKey,
@@ -47,7 +44,11 @@ export async function submitInside(
   const tx = createTransaction(client, given);
   if (tx instanceof Error) return Result.err(tx);
   if (tx.kind === "async") {
-    if (outbox === undefined) return submitAsync(engine, tx, creates).catch(transactionFault);
+    if (outbox === undefined)
+      return runSteps(engine, tx, submitSteps(creates, engine.url)).then(
+        (results) => Result.ok(results),
+        transactionFault,
+      );
     const put = outbox.put(creates.map(outboxEntry), tx);
     return put.then(() => accepted(client, creates), transactionFault);
   }
@@ -55,7 +56,7 @@ export async function submitInside(
   // The caller awaits the outcome, so the transaction has to live that long: inside a callback of better-sqlite3
   // it is committed before anybody could see that a create failed.
   await null;
-  return tx.isOpen() ? submitSync(client, tx, creates) : Result.err(endedEarly());
+  return tx.isOpen() ? submitSync(client, tx, creates) : Result.err(endedEarly("job was created"));
 }
 
 /** Appends creates inside the synchronous transaction of a client, before it returns. */
@@ -66,7 +67,9 @@ export function submitInsideSync(
 ): Result<Submissions, InsideFailure> {
   const tx = createTransaction(client, given);
   if (tx instanceof Error) return Result.err(tx);
-  return tx.kind === "sync" ? submitSync(client, tx, creates) : Result.err(answersLater());
+  return tx.kind === "sync"
+    ? submitSync(client, tx, creates)
+    : Result.err(answersLater("creates", "create, submit or createMany"));
 }
 
 /** The caller's transaction as the store or the outbox uses it for creates, or why it cannot. */
@@ -98,19 +101,23 @@ export function usableTransaction(
     : transactionsNotSupported(engine.url);
 }
 
-async function submitAsync(
-  engine: Engine,
-  tx: AsyncTransaction,
-  creates: readonly PreparedCreate[],
-): Promise<Result<Submissions, InsideFailure>> {
-  const answers = await engine.append(creates.map(createOnce), tx);
+/** Appends the creates that can be, and gives the outcome of each. */
+function* submitSteps(creates: readonly PreparedCreate[], url: string): StoreStep<Submissions> {
+  const wrong = yield* wrongBlockers(creates);
+  const fitting = creates.filter((_, index) => wrong[index] === null);
+  const answers = fitting.length === 0 ? [] : yield* appendMany(fitting.map(createOnce));
   const results: Result<Submitted, SubmitFailure>[] = [];
+  let next = 0;
   for (const [index, create] of creates.entries()) {
-    const answer = answers[index] as AppendOutcome;
-    const result = submitted(create, answer);
-    results.push(result ?? (await runSteps(engine, tx, followKey(create, answer, engine.url))));
+    const refused = wrong[index];
+    if (refused) {
+      results.push(Result.err(refused));
+      continue;
+    }
+    const answer = answers[next++] as AppendOutcome;
+    results.push(submitted(create, answer) ?? (yield* followKey(create, answer, url)));
   }
-  return Result.ok(results);
+  return results;
 }
 
 function submitSync(
@@ -124,14 +131,7 @@ function submitSync(
       outbox.putSync(creates.map(outboxEntry), tx);
       return accepted(client, creates);
     }
-    const store = engine.within(tx);
-    const answers = store.append(creates.map(createOnce));
-    const results = creates.map((create, index) => {
-      const answer = answers[index] as AppendOutcome;
-      const result = submitted(create, answer);
-      return result ?? runStepsSync(store, followKey(create, answer, engine.url));
-    });
-    return Result.ok(results);
+    return Result.ok(runStepsSync(engine.within(tx), submitSteps(creates, engine.url)));
   } catch (error) {
     return transactionFault(error);
   }
@@ -144,14 +144,14 @@ export function transactionFault(error: unknown): Result<never, TransactionError
   return isTransactionError(error) ? Result.err(error) : storeFault(error);
 }
 
-function endedEarly(): TransactionRefused {
-  const message =
-    "The transaction ended before the job was created. Inside db.transaction(() => …) use createSync, submitSync or createManySync, which answer at once.";
+/** The error of a call that is awaited in a transaction which ends before. */
+export function endedEarly(wish: string): TransactionRefused {
+  const message = `The transaction ended before the ${wish}. Inside db.transaction(() => …) use createSync, submitSync, createManySync, completeSync, chains.startSync or chains.completeSync, which answer at once; what is awaited needs a BEGIN by hand.`;
   return new TransactionRefused({ reason: "not_open", message });
 }
 
-function answersLater(): TransactionRefused {
-  const message =
-    "Synchronous creates take a better-sqlite3 connection; with this client await create, submit or createMany.";
+/** The error of a synchronous call in the transaction of a client that answers later. */
+export function answersLater(calls: string, remedy: string): TransactionRefused {
+  const message = `Synchronous ${calls} take a better-sqlite3 connection; with this client await ${remedy}.`;
   return new TransactionRefused({ reason: "not_synchronous", message });
 }

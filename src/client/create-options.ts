@@ -26,7 +26,10 @@ import type { TransactionClient } from "./transactions/transaction-client.js";
 export interface IdempotencyOptions {
   /** 1 to 255 characters, none of them a control character. */
   readonly key: string;
-  /** `"any"` (the default) gives the existing job however it ended; `"unfinished"` lets a new one in once it has ended. */
+  /**
+   * `"any"` (the default) gives the existing job however it ended; `"unfinished"` lets a new one in once it has ended, and
+   * what continued it, too.
+   */
   readonly scope?: "any" | "unfinished";
   /** How long the key is remembered; 24 hours by default. */
   readonly windowMs?: number;
@@ -68,6 +71,47 @@ export interface SyncCreateOptions<Blockers extends BlockerInputs = readonly Blo
   extends Omit<CreateOptions<Blockers>, "tx"> {
   /** A better-sqlite3 connection to the store's file, with a transaction open. */
   readonly tx: BetterSqliteClient;
+}
+
+/** Whether a definition names blockers, so that there is no create without them. */
+type AreNamed<Blockers> = Blockers extends readonly unknown[]
+  ? false
+  : string extends keyof Blockers
+    ? false
+    : true;
+
+/** What the options of a create must hold: the blockers, where the definition names them. */
+export type Demanded<Blockers> =
+  AreNamed<Blockers> extends true ? { readonly blockers: Blockers } : unknown;
+
+/** Options as the last argument of a call, which may be left out unless the definition names blockers. */
+export type OptionsArgument<Options, Blockers> =
+  AreNamed<Blockers> extends true
+    ? [options: Options & { readonly blockers: Blockers }]
+    : [options?: Options | undefined];
+
+/** One job of a `createMany`: its payload and its options. */
+export type NewJob<Input, Blockers extends BlockerInputs = readonly BlockerInput[]> = NewJobParts<
+  Input,
+  Blockers
+> &
+  Demanded<Blockers>;
+
+interface NewJobParts<Input, Blockers extends BlockerInputs>
+  extends Omit<CreateOptions<Blockers>, "tx"> {
+  readonly payload: Input;
+}
+
+/** The options of one of many; most have none, and cost nothing then. */
+export function optionsOf<Input, Blockers extends BlockerInputs>(
+  job: NewJobParts<Input, Blockers>,
+): CreateOptions<Blockers> | undefined {
+  for (const name in job) {
+    if (name === "payload") continue;
+    const { payload: _, ...options } = job;
+    return options;
+  }
+  return undefined;
 }
 
 /** How many tags a job may have. */

@@ -26,7 +26,7 @@ import {
 import { targetOf } from "./untyped.js";
 import { DecryptionFailed, payloadHash, sealPart, type Vault } from "./vault.js";
 
-/** Stores what a contract declares. Throws `InvalidDefinition` for a payload that does not fit its job type. */
+/** Stores what a contract declares. Throws `InvalidDefinition` for a schedule whose jobs could never be created. */
 export async function takeUpSchedules(runtime: Runtime, contract: ServiceContract): Promise<void> {
   const declared = contract.schedules ?? {};
   const stored = (await listSchedules(runtime)).map(({ schedule }) => schedule);
@@ -42,8 +42,10 @@ export async function takeUpSchedules(runtime: Runtime, contract: ServiceContrac
       runtime.logger.warn({ service: runtime.service }, message);
       return;
     }
-    if (checked instanceof Error)
-      throw new InvalidDefinition({ field: `schedules.${name}`, message: checked.message });
+    if (checked instanceof Error) {
+      const field = `schedules.${name}`;
+      throw new InvalidDefinition({ field, message: `${field}: ${checked.message}` });
+    }
     await declare(runtime, checked);
   }
   await sealAll(runtime);
@@ -97,6 +99,7 @@ export async function checkSchedule(
   const target = targetOf(contract, type, version, undefined);
   if (target instanceof InvalidOption) return target;
   const { service, schema, settings, queue } = target;
+  if (settings.blockers !== undefined) return waits(type, Object.keys(settings.blockers));
   const result =
     schema === null ? ({ ok: true, value: payload } as const) : await validate(schema, payload);
   if (!result.ok) return invalidPayload(type, result.issues);
@@ -108,6 +111,12 @@ export async function checkSchedule(
   const hash = payloadHash(runtime, JSON.parse(JSON.stringify(definition)));
   const signed = runtime.signing?.isRequired ?? false;
   return { name, definition, version: settings.version, queue, payload: sealed, signed, hash };
+}
+
+/** Which jobs the next one waits for, no schedule can know. */
+function waits(type: string, names: readonly string[]): InvalidOption {
+  const message = `A job of ${type} waits for ${names.join(", ")}, which a schedule cannot name; let a job of another type create it.`;
+  return new InvalidOption({ field: "type", message });
 }
 
 async function declare(runtime: Runtime, checked: CheckedSchedule): Promise<void> {

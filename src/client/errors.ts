@@ -52,12 +52,12 @@ export class JobExists extends TaggedError("JobExists")<{
   readonly id: string;
 }> {}
 
-/** A job was to wait for one that does not exist, or that waits for it in turn, or for too many to tell. */
+/** A job was to wait for one that does not exist, is of the wrong type, or waits for it in turn, or for too many to tell. */
 export class InvalidBlocker extends TaggedError("InvalidBlocker")<{
   readonly message: string;
   readonly id: string;
   readonly blockerId: string;
-  readonly reason: "missing" | "cycle" | "too_many";
+  readonly reason: "missing" | "type" | "cycle" | "too_many";
 }> {}
 
 /** Jobs must be signed here, and the process that creates this one has no private key. */

@@ -7,6 +7,7 @@ import { type Validation, validate } from "../contract/schema.js";
 import type { AppendOutcome } from "../engine/engine.js";
 import type { StoreError, TransactionError } from "../engine/errors.js";
 import { AsyncResult, attempt, refusal, storeFault } from "./async-result.js";
+import { wrongBlockers } from "./blocker-types.js";
 import type { BlockerInput, BlockerInputs } from "./blockers.js";
 import type { Client } from "./client.js";
 import { type InsideFailure, submitInside, submitInsideSync } from "./create-inside.js";
@@ -14,6 +15,10 @@ import {
   type CreateOptions,
   createChecks,
   createProblem,
+  type Demanded,
+  type NewJob,
+  type OptionsArgument,
+  optionsOf,
   type SyncCreateOptions,
 } from "./create-options.js";
 import {
@@ -72,11 +77,8 @@ export type Submission<Ref> =
   | { readonly outcome: "replaced"; readonly job: Ref; readonly replacedJobId: string }
   | ({ readonly outcome: "rejected" } & Rejected);
 
-/** One job of a `createMany`: its payload and its options. */
-export interface NewJob<Input, Blockers extends BlockerInputs = readonly BlockerInput[]>
-  extends Omit<CreateOptions<Blockers>, "tx"> {
-  readonly payload: Input;
-}
+/** What a run may say: how its job is created, and how long it is waited for. */
+type RunOptions<Blockers extends BlockerInputs> = Omit<CreateOptions<Blockers>, "tx"> & WaitOptions;
 
 /** The outcome of each job of a `createMany`, in their order. */
 type Created<Ref> = readonly Result<Ref, CreateFailure>[];
@@ -84,12 +86,13 @@ type Created<Ref> = readonly Result<Ref, CreateFailure>[];
 /** The result of a create or a submit, as telemetry looks at it. */
 type SentResult = Parameters<typeof sentOne>[0];
 
-/** Makes jobs of one type and version. `Input` is what its schema takes, `Payload` and `Value` what is stored. */
+/** Makes jobs of one type and version. `Input` is what its schema takes, `Payload` and `Value` what is stored, `Given` what completes them. */
 export class JobCreator<
   Input,
   Payload,
   Value,
   Blockers extends BlockerInputs = readonly BlockerInput[],
+  Given = unknown,
 > {
   readonly #client: Client;
   readonly #target: CreateTarget;
@@ -110,16 +113,24 @@ export class JobCreator<
    */
   create(
     payload: Input,
+    ...options: OptionsArgument<CreateOptions<Blockers>, Blockers>
+  ): AsyncResult<JobRef<Payload, Value, Given>, CreateFailure>;
+  create(
+    payload: Input,
     options?: CreateOptions<Blockers>,
-  ): AsyncResult<JobRef<Payload, Value>, CreateFailure> {
+  ): AsyncResult<JobRef<Payload, Value, Given>, CreateFailure> {
     return new AsyncResult(this.#submit(payload, options, this.#created));
   }
 
   /** Creates a job, and tells what the queue policy and the idempotency key made of it. */
   submit(
     payload: Input,
+    ...options: OptionsArgument<CreateOptions<Blockers>, Blockers>
+  ): AsyncResult<Submission<JobRef<Payload, Value, Given>>, SubmitFailure>;
+  submit(
+    payload: Input,
     options?: CreateOptions<Blockers>,
-  ): AsyncResult<Submission<JobRef<Payload, Value>>, SubmitFailure> {
+  ): AsyncResult<Submission<JobRef<Payload, Value, Given>>, SubmitFailure> {
     return new AsyncResult(this.#submit(payload, options, this.#submission));
   }
 
@@ -127,7 +138,7 @@ export class JobCreator<
   createMany(
     jobs: readonly NewJob<Input, Blockers>[],
     options?: { readonly tx?: TransactionClient },
-  ): AsyncResult<Created<JobRef<Payload, Value>>, InsideFailure> {
+  ): AsyncResult<Created<JobRef<Payload, Value, Given>>, InsideFailure> {
     const tx = options?.tx;
     const looking = this.#client.runtime.encryptionDemand?.look();
     const work = async () => {
@@ -142,16 +153,16 @@ export class JobCreator<
   /** As `create`, inside a synchronous transaction of better-sqlite3; the outcome is there when it returns. */
   createSync(
     payload: Input,
-    options: SyncCreateOptions<Blockers>,
-  ): Result<JobRef<Payload, Value>, CreateFailure> {
+    options: SyncCreateOptions<Blockers> & Demanded<Blockers>,
+  ): Result<JobRef<Payload, Value, Given>, CreateFailure> {
     return this.#submitSync(payload, options, this.#created);
   }
 
   /** As `submit`, inside a synchronous transaction of better-sqlite3. */
   submitSync(
     payload: Input,
-    options: SyncCreateOptions<Blockers>,
-  ): Result<Submission<JobRef<Payload, Value>>, SubmitFailure> {
+    options: SyncCreateOptions<Blockers> & Demanded<Blockers>,
+  ): Result<Submission<JobRef<Payload, Value, Given>>, SubmitFailure> {
     return this.#submitSync(payload, options, this.#submission);
   }
 
@@ -159,7 +170,7 @@ export class JobCreator<
   createManySync(
     jobs: readonly NewJob<Input, Blockers>[],
     { tx }: { readonly tx: BetterSqliteClient },
-  ): Result<Created<JobRef<Payload, Value>>, InsideFailure> {
+  ): Result<Created<JobRef<Payload, Value, Given>>, InsideFailure> {
     void this.#client.runtime.encryptionDemand?.look();
     const work = () => this.#manyInsideSync(jobs, tx);
     const recorder = this.#client.runtime.telemetry?.recorder();
@@ -169,7 +180,7 @@ export class JobCreator<
   #manyInsideSync(
     jobs: readonly NewJob<Input, Blockers>[],
     tx: BetterSqliteClient,
-  ): Result<Created<JobRef<Payload, Value>>, InsideFailure> {
+  ): Result<Created<JobRef<Payload, Value, Given>>, InsideFailure> {
     const problem = listProblem(jobs);
     if (problem !== null) return Result.err(problem);
     const chosenIds = new Set<string>();
@@ -183,13 +194,17 @@ export class JobCreator<
   /** Creates a job, waits until it has ended, and gives its result. */
   run(
     payload: Input,
-    options: Omit<CreateOptions<Blockers>, "tx"> & WaitOptions = {},
+    ...options: OptionsArgument<RunOptions<Blockers>, Blockers>
+  ): AsyncResult<Value, CreateFailure | WaitFailure>;
+  run(
+    payload: Input,
+    options: RunOptions<Blockers> = {},
   ): AsyncResult<Value, CreateFailure | WaitFailure> {
     const problem = createProblem(options, "a run", runChecks);
     if (problem !== null) return refusal(problem);
     const { timeoutMs, signal, ...createOptions } = options;
     return attempt<Value, CreateFailure | WaitFailure>(async () => {
-      const created = await this.create(payload, createOptions);
+      const created = await this.#submit(payload, createOptions, this.#created);
       if (created.isErr()) return Result.err(created.error);
       const waitOptions = {
         ...(timeoutMs === undefined ? null : { timeoutMs }),
@@ -244,12 +259,17 @@ export class JobCreator<
           : answerOf(only(submissions.value), create),
       );
     }
-    const change = createChange(create, 0, options?.id === undefined);
-    return engine.append([change]).then((answers) => {
-      const result = this.#answer(create, answered(answers, 0));
-      if (!(result instanceof Promise)) return answerOf(result, create);
-      return result.then((followed) => answerOf(followed, create), storeFault);
-    }, storeFault);
+    const append = () => {
+      const change = createChange(create, 0, options?.id === undefined);
+      return engine.append([change]).then((answers) => {
+        const result = this.#answer(create, answered(answers, 0));
+        if (!(result instanceof Promise)) return answerOf(result, create);
+        return result.then((followed) => answerOf(followed, create), storeFault);
+      }, storeFault);
+    };
+    if (create.blockerTypes === undefined) return append();
+    const looking = runSteps(engine, undefined, wrongBlockers([create]));
+    return looking.then(async ([wrong]) => (wrong ? Result.err(wrong) : append()), storeFault);
   }
 
   /** What the store's answer means. A promise only when an idempotency key has to be followed. */
@@ -314,11 +334,11 @@ export class JobCreator<
 
   async #createMany(
     jobs: readonly NewJob<Input, Blockers>[],
-  ): Promise<Result<Created<JobRef<Payload, Value>>, InvalidOption>> {
+  ): Promise<Result<Created<JobRef<Payload, Value, Given>>, InvalidOption>> {
     const problem = listProblem(jobs);
     if (problem !== null) return Result.err(problem);
     const chosenIds = new Set<string>();
-    const parts: Promise<Created<JobRef<Payload, Value>>>[] = [];
+    const parts: Promise<Created<JobRef<Payload, Value, Given>>>[] = [];
     let size = firstPart;
     for (let start = 0; start < jobs.length; size = Math.min(size * 2, createManyPart)) {
       const left = jobs.length - start;
@@ -374,7 +394,7 @@ export class JobCreator<
   async #manyInside(
     jobs: readonly NewJob<Input, Blockers>[],
     tx: unknown,
-  ): Promise<Result<Created<JobRef<Payload, Value>>, InsideFailure>> {
+  ): Promise<Result<Created<JobRef<Payload, Value, Given>>, InsideFailure>> {
     const problem = listProblem(jobs);
     if (problem !== null) return Result.err(problem);
     const prepared = await this.#prepareMany(jobs, new Set());
@@ -388,7 +408,7 @@ export class JobCreator<
   #inOrder(
     prepared: readonly (PreparedCreate | SubmitFailure)[],
     submissions: readonly Result<Submitted, SubmitFailure>[],
-  ): Created<JobRef<Payload, Value>> {
+  ): Created<JobRef<Payload, Value, Given>> {
     let next = 0;
     return prepared.map((create) =>
       create instanceof Error
@@ -397,11 +417,23 @@ export class JobCreator<
     );
   }
 
-  async #createPrepared(
+  /** The same, with the refusals of those that name a blocker of the wrong type. */
+  async #fitting(
     prepared: readonly (PreparedCreate | SubmitFailure)[],
+  ): Promise<readonly (PreparedCreate | SubmitFailure)[]> {
+    if (this.#target.settings.blockers === undefined) return prepared;
+    const steps = wrongBlockers(createsOf(prepared));
+    const wrong = [...(await runSteps(this.#client.runtime.engine, undefined, steps))];
+    return prepared.map((create) => (create instanceof Error ? create : (wrong.shift() ?? create)));
+  }
+
+  async #createPrepared(
+    given: readonly (PreparedCreate | SubmitFailure)[],
     chosenIds: ReadonlySet<string>,
-  ): Promise<Created<JobRef<Payload, Value>>> {
+  ): Promise<Created<JobRef<Payload, Value, Given>>> {
+    let prepared = given;
     try {
+      prepared = await this.#fitting(given);
       const creates = createsOf(prepared);
       const changes = creates.map((create) =>
         createChange(create, 0, !chosenIds.has(create.event.jobId)),
@@ -422,40 +454,28 @@ export class JobCreator<
   readonly #created = (
     result: Result<Submitted, SubmitFailure>,
     create: PreparedCreate,
-  ): Result<JobRef<Payload, Value>, CreateFailure> => {
+  ): Result<JobRef<Payload, Value, Given>, CreateFailure> => {
     if (result.isErr()) return Result.err(result.error);
     const done = result.value;
     if (done.outcome === "rejected" || done.outcome === "coalesced")
       return Result.err(notEnqueued(done, create));
     return Result.ok(
-      new JobRef<Payload, Value>(this.#client, done.id, done.outcome === "existing"),
+      new JobRef<Payload, Value, Given>(this.#client, done.id, done.outcome === "existing"),
     );
   };
 
   readonly #submission = (
     result: Result<Submitted, SubmitFailure>,
-  ): Result<Submission<JobRef<Payload, Value>>, SubmitFailure> => {
+  ): Result<Submission<JobRef<Payload, Value, Given>>, SubmitFailure> => {
     if (result.isErr()) return Result.err(result.error);
     const done = result.value;
     if (done.outcome === "rejected") return Result.ok(done);
     const isNew = done.outcome === "accepted" || done.outcome === "replaced";
-    const job = new JobRef<Payload, Value>(this.#client, done.id, !isNew);
+    const job = new JobRef<Payload, Value, Given>(this.#client, done.id, !isNew);
     if (done.outcome === "replaced")
       return Result.ok({ outcome: done.outcome, job, replacedJobId: done.replacedJobId });
     return Result.ok({ outcome: done.outcome, job });
   };
-}
-
-/** The options of one of many; most have none, and cost nothing then. */
-function optionsOf<Input, Blockers extends BlockerInputs>(
-  job: NewJob<Input, Blockers>,
-): CreateOptions<Blockers> | undefined {
-  for (const name in job) {
-    if (name === "payload") continue;
-    const { payload: _, ...options } = job;
-    return options;
-  }
-  return undefined;
 }
 
 /** Those that get as far as the store. */

@@ -13,6 +13,13 @@ import { type AsyncResult, attempt, refusal } from "./async-result.js";
 import { leaveCancelRequest } from "./cancel-requests.js";
 import type { Client } from "./client.js";
 import { command } from "./commands.js";
+import {
+  type CompleteOptions,
+  completeJob,
+  completeJobSync,
+  type SyncCompleteOptions,
+} from "./completion.js";
+import type { CompleteFailure } from "./completion-steps.js";
 import { CommandRefused, type InvalidOption, type JobNotFound, jobNotFound } from "./errors.js";
 import {
   optionProblem,
@@ -61,13 +68,13 @@ type ManualCommand = "cancel" | "retry" | "dismiss" | "delete";
 type Wish = { [Name in ManualCommand]: Omit<CommandOf<Name>, "eventId" | "actor"> }[ManualCommand];
 
 /**
- * A reference to a job. Holding one costs nothing and reads nothing.
+ * A reference to a job. Holding one costs nothing and reads nothing. `Given` is what its handler may complete it with.
  *
  * @example
  * const ref = await service.jobs.sendReceipt.create(payload).orThrow();
  * const receipt = await ref.wait({ timeoutMs: 30_000 });
  */
-export class JobRef<Payload = Json, Value = Json | undefined> {
+export class JobRef<Payload = Json, Value = Json | undefined, Given = unknown> {
   readonly id: string;
   /** Whether the job was there before the call that gave this ref. */
   readonly existing: boolean;
@@ -90,6 +97,31 @@ export class JobRef<Payload = Json, Value = Json | undefined> {
    */
   wait(options: WaitOptions = {}): AsyncResult<Value, WaitFailure> {
     return waitForJob<Value>(this.#client, this.id, options);
+  }
+
+  /**
+   * Completes the job without a worker, also while it is blocked, scheduled or running. The result is checked as a
+   * handler's is, and `completedBy` is `null`. With `tx` it counts when the caller's transaction commits.
+   * `chains.complete` also continues a job.
+   *
+   * @example
+   * await approval.complete({ approved: true }, { tx }).orThrow();
+   */
+  complete(
+    result: Given,
+    options: CompleteOptions = {},
+  ): AsyncResult<JobSnapshot<Payload, Value>, CompleteFailure> {
+    const completed = completeJob(this.#client, this.id, result, options);
+    return attempt(async () => Result.map(await completed, (job) => this.#snapshot(job)));
+  }
+
+  /** As `complete`, inside a synchronous transaction of better-sqlite3; the job is completed when it returns. */
+  completeSync(
+    result: Given,
+    options: SyncCompleteOptions,
+  ): Result<JobSnapshot<Payload, Value>, CompleteFailure> {
+    const completed = completeJobSync(this.#client, this.id, result, options);
+    return Result.map(completed, (job) => this.#snapshot(job));
   }
 
   /**

@@ -12,7 +12,7 @@ import { type Json, jsonText } from "../core/json.js";
 import { deriveKey } from "../core/keys.js";
 import { isSealed, sealedProblem } from "../core/secrets.js";
 import { recordId } from "../engine/record.js";
-import { type BlockerInputs, blockersOf, ownBlocker } from "./blockers.js";
+import { type BlockerInputs, type BlockerTypes, blockersOf, ownBlocker } from "./blockers.js";
 import type { Client } from "./client.js";
 import { type CreateOptions, createProblem, idempotencyWindowMs } from "./create-options.js";
 import {
@@ -52,6 +52,8 @@ export interface PreparedIdempotency {
 export interface PreparedCreate {
   readonly event: EventOf<"created">;
   readonly idempotency: PreparedIdempotency | null;
+  /** The types that its named blockers must be of, where it has some. */
+  readonly blockerTypes?: BlockerTypes;
 }
 
 /** What keeps a create from being prepared. */
@@ -127,7 +129,9 @@ export function prepareCreate(
   const decision = decide(null, command, now);
   if (!decision.ok || decision.event.name !== "created")
     throw new Error("A create was not decided as one.");
-  return { event: decision.event, idempotency };
+  const { event } = decision;
+  const { blockers: blockerTypes } = target.settings;
+  return blockerTypes === undefined ? { event, idempotency } : { event, idempotency, blockerTypes };
 }
 
 /** Most jobs wait for nothing, and cost nothing here. */

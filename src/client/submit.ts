@@ -2,7 +2,7 @@
  * The second half of a create: the change is appended, and the store's answer becomes an outcome.
  */
 import { Result } from "better-result";
-import { isEnded } from "../core/job.js";
+import { isEnded, openStates } from "../core/job.js";
 import type { AppendOutcome, Change } from "../engine/engine.js";
 import { StoreBusy, type StoreError } from "../engine/errors.js";
 import type { StoredRecord } from "../engine/record.js";
@@ -13,11 +13,14 @@ import {
   JobExists,
   type JobNotEnqueued,
 } from "./errors.js";
-import type { PreparedCreate, PreparedIdempotency } from "./prepare.js";
-import { appendOne, loadOne, type StoreStep } from "./store-steps.js";
+import type { PreparedCreate } from "./prepare.js";
+import { appendOne, listJobs, loadOne, type StoreStep } from "./store-steps.js";
 
 /** How often a create follows an idempotency key that others keep changing. */
 const idempotencyTriesMax = 10;
+
+/** How many jobs of a chain are looked at one by one. */
+const followMax = 20;
 
 /** What became of a create. In all but `rejected`, `id` names the job that the caller should look at. */
 export type Submitted =
@@ -119,7 +122,7 @@ export function* followKey(
   let { current } = answer;
   for (let tries = 0; tries < idempotencyTriesMax; tries++) {
     const use = current === null ? null : usedBy(current);
-    if (use !== null && !(yield* givesWay(idempotency, use.jobId))) {
+    if (use !== null && !(yield* givesWay(create, use.jobId))) {
       if (use.payloadHash !== idempotency.payloadHash)
         return Result.err(conflict(idempotency.key, use.jobId));
       return Result.ok({ outcome: "existing", id: use.jobId });
@@ -133,11 +136,21 @@ export function* followKey(
   return Result.err(new StoreBusy({ url, message }));
 }
 
-/** Whether the job of an earlier use lets a new one in. */
-function* givesWay({ scope }: PreparedIdempotency, jobId: string): StoreStep<boolean> {
-  if (scope === "any") return false;
-  const loaded = yield* loadOne(jobId);
-  return !loaded || isEnded(loaded.job.state);
+/** Whether the job of an earlier use lets a new one in: where that is asked for, once its whole chain has ended. */
+function* givesWay({ idempotency, event }: PreparedCreate, jobId: string): StoreStep<boolean> {
+  if (idempotency?.scope !== "unfinished") return false;
+  let next = jobId;
+  for (let followed = 0; followed < followMax; followed++) {
+    const loaded = yield* loadOne(next);
+    if (loaded === null && event.chainId === undefined) return true;
+    if (loaded === null) break;
+    const { state, continuedBy } = loaded.job;
+    if (continuedBy === undefined) return isEnded(state);
+    next = continuedBy;
+  }
+  // A long chain, or one of which a job is gone, is asked for as others see it.
+  const filter = { service: event.service, chainId: jobId, state: openStates };
+  return (yield* listJobs({ filter, limit: 1 })).entries.length === 0;
 }
 
 function usedBy(record: StoredRecord): { readonly jobId: string; readonly payloadHash: string } {

@@ -10,14 +10,14 @@ import type { Json } from "../core/json.js";
 import { nameProblem } from "../core/names.js";
 import type { StoreError } from "../engine/errors.js";
 import { type AsyncResult, attempt, refusal } from "./async-result.js";
+import type { BlockerInputs } from "./blockers.js";
 import type { Client } from "./client.js";
 import type { InsideFailure } from "./create-inside.js";
-import type { CreateOptions, SyncCreateOptions } from "./create-options.js";
+import type { CreateOptions, NewJob, SyncCreateOptions } from "./create-options.js";
 import { InvalidOption } from "./errors.js";
 import {
   type CreateFailure,
   JobCreator,
-  type NewJob,
   type Submission,
   type SubmitFailure,
 } from "./job-creator.js";
@@ -36,13 +36,13 @@ interface TypeOptions {
   readonly chain?: boolean;
 }
 
-/** What a create by name may say besides the options of every create. */
-export interface UntypedOptions extends CreateOptions, TypeOptions {}
+/** What a create by name may say besides the options of every create. A type that names its blockers takes them by name. */
+export interface UntypedOptions extends CreateOptions<BlockerInputs>, TypeOptions {}
 
 /** The same for a create that returns its outcome at once. */
-export interface SyncUntypedOptions extends SyncCreateOptions, TypeOptions {}
+export interface SyncUntypedOptions extends SyncCreateOptions<BlockerInputs>, TypeOptions {}
 
-type UntypedCreator = JobCreator<Json, Json, Json | undefined>;
+type UntypedCreator = JobCreator<Json, Json, Json | undefined, BlockerInputs>;
 
 /** Of how many types the creators are kept in memory. */
 const creatorsMax = 1_000;
@@ -95,7 +95,7 @@ export class UntypedJobs {
   /** As `createMany` of a typed job. */
   createMany(
     type: string,
-    jobs: readonly NewJob<Json>[],
+    jobs: readonly NewJob<Json, BlockerInputs>[],
     options: Pick<UntypedOptions, "version" | "queue" | "chain" | "tx"> = {},
   ): AsyncResult<readonly Result<JobRef, CreateFailure>[], InsideFailure> {
     return this.#with(type, "a createMany", options, (creator, rest) =>
@@ -128,7 +128,7 @@ export class UntypedJobs {
   /** As `createManySync` of a typed job. A type that no contract names has to be announced before. */
   createManySync(
     type: string,
-    jobs: readonly NewJob<Json>[],
+    jobs: readonly NewJob<Json, BlockerInputs>[],
     options: Pick<SyncUntypedOptions, "version" | "queue" | "chain" | "tx">,
   ): Result<readonly Result<JobRef, CreateFailure>[], InsideFailure> {
     return this.#withSync(type, "a createManySync", options, (creator, rest) =>
@@ -157,7 +157,10 @@ export class UntypedJobs {
     type: string,
     call: string,
     options: UntypedOptions,
-    use: (creator: UntypedCreator, rest: CreateOptions) => AsyncResult<Value, Failure>,
+    use: (
+      creator: UntypedCreator,
+      rest: CreateOptions<BlockerInputs>,
+    ) => AsyncResult<Value, Failure>,
   ): AsyncResult<Value, Failure | InvalidOption> {
     const found = this.#creator(type, call, options);
     if (found instanceof InvalidOption) return refusal<Value, Failure | InvalidOption>(found);
@@ -173,7 +176,10 @@ export class UntypedJobs {
     type: string,
     call: string,
     options: SyncUntypedOptions,
-    use: (creator: UntypedCreator, rest: SyncCreateOptions) => Result<Value, Failure>,
+    use: (
+      creator: UntypedCreator,
+      rest: SyncCreateOptions<BlockerInputs>,
+    ) => Result<Value, Failure>,
   ): Result<Value, Failure | InvalidOption> {
     const found = this.#creator(type, call, options);
     if (found instanceof InvalidOption) return Result.err(found);

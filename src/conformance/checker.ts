@@ -60,6 +60,8 @@ interface Ledger {
   tries: number;
   /** The event that ended this run. */
   ending: string | null;
+  /** How it was created where its full key was not asked, which only a job may be that ends with its next event. */
+  unasked: { readonly event: JobEvent; readonly sentence: string } | null;
 }
 
 /** Events that end a run. `dismissed` and `deleted` are an admin's marks, not outcomes. */
@@ -108,6 +110,7 @@ export class LogChecker {
       token: 0,
       tries: 0,
       ending: null,
+      unasked: null,
     };
     this.#ledgers.set(event.jobId, ledger);
     const before = ledger.job;
@@ -121,7 +124,7 @@ export class LogChecker {
       return;
     }
     this.#checkEnvelope(before, job, event);
-    if (event.name === "created") this.#checkCreate(event);
+    if (event.name === "created") this.#checkCreate(ledger, event);
     if (event.name === "unblocked" && before) this.#checkUnblocked(before, event);
     ledger.job = job;
     this.#count(before, job);
@@ -133,6 +136,7 @@ export class LogChecker {
 
   /** Looks at what is left when the log is over, and gives everything that was found. */
   finish(): readonly Violation[] {
+    for (const ledger of this.#ledgers.values()) this.#reportUnasked(ledger);
     if (this.#options.finished) this.#checkFinished();
     if (this.#options.rows) this.#checkRows(this.#options.rows);
     if (this.#options.tagged) this.#checkTags(this.#options.tagged);
@@ -146,6 +150,8 @@ export class LogChecker {
 
   /** The rules that need only the names and tokens of events, whatever the fold makes of them. */
   #checkLedger(ledger: Ledger, event: JobEvent): void {
+    if (!endings.has(event.name)) this.#reportUnasked(ledger);
+    ledger.unasked = null;
     if (event.name === "retried") {
       ledger.ending = null;
       ledger.tries = 0;
@@ -192,9 +198,9 @@ export class LogChecker {
 
   /**
    * A create that replaced a job took its place, also where retries by hand have overfilled the key.
-   * A continuation that was not let in is skipped at once, and must not be open for longer.
+   * A continuation that was not let in is skipped at once, and must not be open for longer; nor must one be whose key was not asked.
    */
-  #checkCreate(event: EventOf<"created">): void {
+  #checkCreate(ledger: Ledger, event: EventOf<"created">): void {
     const outcome = event.policy?.outcome;
     if (event.key === undefined || outcome === "replaced") return;
     if (outcome === "rejected" || outcome === "coalesced") return;
@@ -202,7 +208,12 @@ export class LogChecker {
     const unfinished = this.#unfinished.size(event.key.hash);
     if (unfinished < depth) return;
     const sentence = `was let in where ${unfinished} of ${depth} places of key ${event.key.key} were taken`;
-    this.#report("key_depth", event, sentence);
+    if (outcome === undefined) ledger.unasked = { event, sentence };
+    else this.#report("key_depth", event, sentence);
+  }
+
+  #reportUnasked({ unasked }: Ledger): void {
+    if (unasked) this.#report("key_depth", unasked.event, unasked.sentence);
   }
 
   /** Slots of jobs that were ended from outside do not show in the log, and could only make these limits stricter. */

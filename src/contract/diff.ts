@@ -67,7 +67,6 @@ const rules: { readonly [path: string]: Rule } = {
   progress: { judge: harmless },
   logs: { judge: harmless },
   deadLetter: { judge: switchedOff("jobs whose tries are exhausted are no longer kept as dead") },
-  continuations: { judge: lost("a job that continues with one of them fails") },
   blockers: { judge: always("creates and handlers must name the same jobs to wait for") },
   "secret.payload": { judge: lost("fields of payloads are shown that were secret") },
   "secret.result": { judge: lost("fields of results are shown that were secret") },
@@ -110,8 +109,8 @@ const keyRules: { readonly [path: string]: Rule } = {
   },
 };
 
-/** Settings that follow from others, or that the manifest shows elsewhere. */
-const derived: ReadonlySet<string> = new Set(["version", "renewMs", "queue.name"]);
+/** Settings that follow from others, that the manifest shows elsewhere, or whose change is judged together with others. */
+const apart: ReadonlySet<string> = new Set(["version", "renewMs", "queue.name", "continuations"]);
 
 /** Settings that are compared as a whole. */
 const wholes: ReadonlySet<string> = new Set(["backoff", "blockers"]);
@@ -212,14 +211,37 @@ function jobChanges(name: string, before: JobManifest, after: JobManifest): Cont
   return [
     ...change(name, "queue.name", before.queue, after.queue, leaves),
     ...change(name, "payload", before.payload, after.payload, schemaJudge, "the payload's schema"),
-    ...resultChanges(name, before, after),
+    ...endChanges(name, before, after),
     ...settingChanges(name, before.settings, after.settings),
   ];
 }
 
-function resultChanges(name: string, before: JobManifest, after: JobManifest): ContractChange[] {
+/** What changes of how a job may end: with a result, or with a continuation. */
+function endChanges(name: string, before: JobManifest, after: JobManifest): ContractChange[] {
   const [was, is] = [schemaOfResult(before), schemaOfResult(after)];
-  return change(name, "result", was, is, schemaJudge, "the result's schema");
+  const [had, has] = [before.settings.continuations, after.settings.continuations];
+  const forbidden = !alwaysContinues(before) && alwaysContinues(after) ? forbidsEnds : null;
+  const isFirst = continuationsIn(before).length === 0;
+  const judge = (isFirst ? forbidden : null) ?? lostContinuations;
+  return [
+    ...change(name, "result", was, is, forbidden ?? schemaJudge, "the result's schema"),
+    ...change(name, "continuations", had, has, judge),
+  ];
+}
+
+const forbidsEnds = always(
+  "a job that ends without a continuation fails, because its type names continuations and no result",
+);
+
+const lostContinuations = lost("a job that continues with one of them fails");
+
+/** Whether no job of a type may end without a continuation. */
+function alwaysContinues(job: JobManifest): boolean {
+  return !job.hasResult && continuationsIn(job).length > 0;
+}
+
+function continuationsIn({ settings: { continuations } }: JobManifest): readonly Json[] {
+  return Array.isArray(continuations) ? continuations : [];
 }
 
 /** What a manifest says of the result: a schema, that there is one, or that everything is taken. */
@@ -258,7 +280,7 @@ function settingChanges(name: string, before: Settings, after: Settings): Contra
   const [had, has] = [leavesOf(before), leavesOf(after)];
   const bothKeyed = [had, has].every((leaves) => leaves.has("keyConcurrency.key"));
   const paths = [...new Set([...had.keys(), ...has.keys()])].filter(
-    (path) => !derived.has(path) && !(path === "leaseMs" && bothKeyed),
+    (path) => !apart.has(path) && !(path === "leaseMs" && bothKeyed),
   );
   return paths.flatMap((path) => {
     const keyRule = keyRules[path];

@@ -35,10 +35,14 @@ export function contractFrom({ service, jobs, retention, encrypted }: Manifest):
 function definitionFrom({ payload, result, hasResult, settings }: JobManifest): JobDefinition {
   return {
     kind: "job",
-    payload: payload === null ? anything : jsonSchemaCheck(payload),
-    result: hasResult && result !== null ? jsonSchemaCheck(result) : undefined,
+    payload: checkOf(payload),
+    result: hasResult ? checkOf(result) : undefined,
     settings: settingsFrom(settings),
   };
+}
+
+function checkOf(schema: Json | null): Schema {
+  return schema === null ? anything : jsonSchemaCheck(schema);
 }
 
 /** Takes whatever is given. */

@@ -72,11 +72,28 @@ type EntryInput<Entry extends JobEntry> =
 
 /** A schedule of a contract: of one of its job types, with a payload that fits. */
 export type ScheduleSpec<Entries extends JobEntries> = {
-  readonly [Type in keyof Entries & string]: ScheduleOptions & {
+  readonly [Type in SchedulableOf<Entries>]: ScheduleOptions & {
     readonly type: Type;
     readonly payload: EntryInput<Entries[Type]>;
   };
+}[SchedulableOf<Entries>];
+
+/** The job types that a schedule can make jobs of: those of which a definition names no blockers. */
+type SchedulableOf<Entries extends JobEntries> = {
+  readonly [Type in keyof Entries & string]: [NamesBlockers<Entries[Type]>] extends [true]
+    ? never
+    : Type;
 }[keyof Entries & string];
+
+type NamesBlockers<Entry extends JobEntry> =
+  Entry extends JobVersions<infer Definitions>
+    ? NamesBlockers<Definitions[number]>
+    : Entry extends JobDefinition
+      ? IsNamed<keyof NonNullable<Entry["settings"]["blockers"]>>
+      : never;
+
+/** Whether names are known; those of no blockers at all, or of any, are every string. */
+type IsNamed<Names> = string extends Names ? false : true;
 
 /** How many schedules a service may have. */
 export const schedulesMax = 1_000;

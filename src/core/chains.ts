@@ -49,6 +49,17 @@ export function skippedAtOnce(created: EventOf<"created">, reason: string): JobE
   return decision.event;
 }
 
+/**
+ * Whether what follows ends a job that it creates, as when a chain is completed over several steps. Such a job never runs, so that
+ * it takes no place of its key, and the key's policy is not asked.
+ */
+export function endsAtOnce(
+  follow: readonly Pick<JobEvent, "jobId" | "state">[],
+  id: string,
+): boolean {
+  return follow.some(({ jobId, state }) => jobId === id && isEnded(state));
+}
+
 /** What the blockers of a job mean for it now. */
 export type BlockerVerdict =
   | { readonly verdict: "wait" }

@@ -6,6 +6,8 @@
 export interface Capabilities {
   /** Jobs can commit with the caller's own data. */
   readonly transactions: boolean;
+  /** That data may be written with a client that answers at once, as better-sqlite3 does. */
+  readonly synchronousTransactions: boolean;
   /** Claims follow priority, run time and id exactly; otherwise priority is by lane, and a lane goes by who became claimable first. */
   readonly strictPriority: boolean;
   /** Lists and counts show an append as soon as it is acknowledged. */

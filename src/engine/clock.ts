@@ -20,8 +20,20 @@ export const systemClock: Clock = {
   now: () => Date.now(),
   monotonic: () => performance.now(),
   after: (delayMs, call) => {
-    const timer = setTimeout(call, Math.min(Math.max(delayMs, 0), timerMaxMs));
+    if (delayMs > timerMaxMs) return afterLong(delayMs, call);
+    const timer = setTimeout(call, Math.max(delayMs, 0));
     timer.unref();
     return () => clearTimeout(timer);
   },
 };
+
+/** Takes one timer after the other for a delay that is longer than one can hold. */
+function afterLong(delayMs: number, call: () => void): () => void {
+  const due = systemClock.monotonic() + delayMs;
+  let callOff = () => {};
+  const goOn = () => {
+    callOff = systemClock.after(due - systemClock.monotonic(), call);
+  };
+  callOff = systemClock.after(timerMaxMs, goOn);
+  return () => callOff();
+}

@@ -160,9 +160,12 @@ export interface DueJob extends JobKey {
 
 /** What a store does inside a synchronous transaction of the caller's: done when the call returns. */
 export interface SyncStore {
+  /** Loads jobs that are about to be changed: the transaction has its turn to write. */
   load(ids: readonly string[]): readonly (LoadedJob | null)[];
   append(changes: readonly Change[]): readonly AppendOutcome[];
   settle(changes: readonly Change[]): readonly AppendOutcome[];
+  /** Asks the read model, which shows what the transaction has done. */
+  query<Name extends QueryName>(name: Name, ask: Queries[Name]["ask"]): Queries[Name]["answer"];
 }
 
 /** Whether a reader of the feed waits for more: `live`, or ends with what is stored. */
@@ -205,7 +208,8 @@ export interface Engine {
   /**
    * Folds jobs from their logs, in the order of the ids; `null` for one that does not exist.
    * Sees every append that this process was told of; others' may lag, and an append tells.
-   * With a transaction it reads there, and sees what that has done.
+   * With a transaction, which is about to change them, it reads there, and sees what that has done. Where one transaction
+   * writes at a time it waits for its turn.
    */
   load(
     ids: readonly string[],

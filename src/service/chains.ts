@@ -2,12 +2,10 @@
  * The typed face of chains: start one, look at it, wait for its output, complete it without a worker, remove it.
  * What each step may continue with and what comes out in the end follows from the contract.
  */
+import { Result } from "better-result";
 import { type AsyncResult, refusal } from "../client/async-result.js";
-import {
-  type CompleteChainFailure,
-  type CompleteChainOptions,
-  completeChain,
-} from "../client/chain-completion.js";
+import type { BlockerInputs } from "../client/blockers.js";
+import { completeChain, completeChainSync } from "../client/chain-completion.js";
 import { ChainRef } from "../client/chain-ref.js";
 import {
   type ChainSnapshot,
@@ -17,11 +15,14 @@ import {
   getChain,
   listChains,
   startChain,
+  startChainSync,
   waitChain,
 } from "../client/chains.js";
 import type { Client } from "../client/client.js";
+import type { CompleteOptions, SyncCompleteOptions } from "../client/completion.js";
+import type { CompleteFailure } from "../client/completion-steps.js";
 import type { Continuation } from "../client/continuation.js";
-import type { CreateOptions } from "../client/create-options.js";
+import type { CreateOptions, Demanded, SyncCreateOptions } from "../client/create-options.js";
 import { InvalidOption, type JobNotFound } from "../client/errors.js";
 import type { CreateFailure } from "../client/job-creator.js";
 import type { CommandFailure, JobSnapshot } from "../client/job-ref.js";
@@ -35,7 +36,9 @@ import type { ChainRow, Page } from "../engine/query.js";
 import type {
   BlockerInputsOf,
   ChainOutputOf,
-  ContinueWith,
+  ContinuationsOf,
+  ContinueWithNamed,
+  CreateArgument,
   CurrentOf,
   InputOf,
   OwnValueOf,
@@ -58,14 +61,34 @@ export type ChainOf<Entries extends JobEntries, Type> = ChainSnapshot<
   JobOfTypes<Entries, ReachedFrom<Entries, Type>>
 >;
 
-/** Completes a job with what the callback gives: the job that continues it, or `null` at the end of the chain. */
+/** What all of several types have in common: what fits each of them. Boxed, so that a union stays one. */
+type Common<Boxed> = (Boxed extends unknown ? (box: Boxed) => void : never) extends (
+  box: infer All,
+) => void
+  ? All extends { readonly box: infer Value }
+    ? Value
+    : never
+  : never;
+
+type ValueBox<Entries extends JobEntries, Types> = Types extends keyof Entries
+  ? { readonly box: OwnValueOf<CurrentOf<Entries[Types]>> }
+  : never;
+
+type NextBox<Entries extends JobEntries, Types> = Types extends keyof Entries
+  ? { readonly box: ContinuationsOf<CurrentOf<Entries[Types]>> }
+  : never;
+
+/**
+ * Completes a job with what the callback gives: the job that continues it, or `null` at the end of the chain.
+ * Of a job that may be of several types it takes only what fits all of them: look at its `type` before.
+ */
 export type CompleteStepOf<Entries extends JobEntries> = <
   Type extends keyof Entries & string,
-  Given extends OwnValueOf<CurrentOf<Entries[Type]>> | Continuation,
+  Given extends Common<ValueBox<Entries, Type>> | Continuation,
 >(
   job: { readonly id: string; readonly type: Type },
   callback: (step: {
-    readonly continueWith: ContinueWith<CurrentOf<Entries[Type]>, Entries>;
+    readonly continueWith: ContinueWithNamed<Common<NextBox<Entries, Type>>, Entries>;
   }) => Given | Promise<Given>,
 ) => Promise<Given extends Continuation<infer Next> ? JobOfTypes<Entries, Next> : null>;
 
@@ -74,6 +97,24 @@ export interface CompletionOf<Entries extends JobEntries, Type> {
   /** The chain's current job, whatever it waits for. */
   readonly job: JobOfTypes<Entries, ReachedFrom<Entries, Type>>;
   readonly complete: CompleteStepOf<Entries>;
+}
+
+/** As `CompleteStepOf`, done when it returns. */
+export type SyncCompleteStepOf<Entries extends JobEntries> = <
+  Type extends keyof Entries & string,
+  Given extends Common<ValueBox<Entries, Type>> | Continuation,
+>(
+  job: { readonly id: string; readonly type: Type },
+  callback: (step: {
+    readonly continueWith: ContinueWithNamed<Common<NextBox<Entries, Type>>, Entries>;
+  }) => Given,
+) => Given extends Continuation<infer Next> ? JobOfTypes<Entries, Next> : null;
+
+/** What a synchronous completion without a worker is given. */
+export interface SyncCompletionOf<Entries extends JobEntries, Type> {
+  /** The chain's current job, whatever it waits for. */
+  readonly job: JobOfTypes<Entries, ReachedFrom<Entries, Type>>;
+  readonly complete: SyncCompleteStepOf<Entries>;
 }
 
 /** A chain by its ref, which knows its type, or by its id alone. */
@@ -97,13 +138,24 @@ export class Chains<Entries extends JobEntries = JobEntries> {
   start<Type extends keyof Entries & string>(
     type: Type,
     payload: InputOf<CurrentOf<Entries[Type]>>,
-    options?: CreateOptions<BlockerInputsOf<CurrentOf<Entries[Type]>, Entries>>,
+    ...options: CreateArgument<CurrentOf<Entries[Type]>, Entries, "create">
+  ): AsyncResult<ChainRef<Type>, CreateFailure>;
+  start<Type extends keyof Entries & string>(
+    type: Type,
+    payload: unknown,
+    options?: CreateOptions<BlockerInputs>,
   ): AsyncResult<ChainRef<Type>, CreateFailure> {
-    const bound = this.#client.currentJob(type);
-    if (bound === undefined) throw new RangeError(`The contract has no job ${type}.`);
-    const { service, queue, definition } = bound;
-    const { payload: schema, settings } = definition;
-    return startChain(this.#client, { service, type, queue, schema, settings }, payload, options);
+    return startChain(this.#client, this.#target(type), payload, options);
+  }
+
+  /** As `start`, inside a synchronous transaction of better-sqlite3; the outcome is there when it returns. */
+  startSync<Type extends keyof Entries & string>(
+    type: Type,
+    payload: InputOf<CurrentOf<Entries[Type]>>,
+    options: SyncCreateOptions<BlockerInputsOf<CurrentOf<Entries[Type]>, Entries>> &
+      Demanded<BlockerInputsOf<CurrentOf<Entries[Type]>, Entries>>,
+  ): Result<ChainRef<Type>, CreateFailure> {
+    return startChainSync(this.#client, this.#target(type), payload, options);
   }
 
   /** A ref to a chain whose id was kept elsewhere. It reads nothing. Throws `InvalidOption` for what is no id. */
@@ -153,13 +205,38 @@ export class Chains<Entries extends JobEntries = JobEntries> {
   complete<Type extends keyof Entries & string>(
     chain: ChainName<Type>,
     take: (completion: CompletionOf<Entries, Type>) => unknown,
-    options: CompleteChainOptions = {},
-  ): AsyncResult<ChainOf<Entries, Type>, CompleteChainFailure> {
+    options: CompleteOptions = {},
+  ): AsyncResult<ChainOf<Entries, Type>, CompleteFailure> {
     const id = idOf(chain);
     if (id === null) return refusal(noChain(chain));
     const steps = take as unknown as Parameters<typeof completeChain>[2];
     const completed = completeChain(this.#client, id, steps, options);
-    return completed as AsyncResult<never, CompleteChainFailure>;
+    return completed as AsyncResult<never, CompleteFailure>;
+  }
+
+  /**
+   * As `complete`, inside a synchronous transaction of better-sqlite3, with a callback that is not async: each step is
+   * done when it returns, and so is the completion.
+   *
+   * @example
+   * db.transaction(() => {
+   *   service.chains
+   *     .completeSync(chain, ({ job, complete }) => {
+   *       if (job.type === "awaitApproval") complete(job, () => ({ approved: true }));
+   *     }, { tx: db })
+   *     .unwrap();
+   * })();
+   */
+  completeSync<Type extends keyof Entries & string>(
+    chain: ChainName<Type>,
+    take: (completion: SyncCompletionOf<Entries, Type>) => void,
+    options: SyncCompleteOptions,
+  ): Result<ChainOf<Entries, Type>, CompleteFailure> {
+    const id = idOf(chain);
+    if (id === null) return Result.err(noChain(chain));
+    const steps = take as unknown as Parameters<typeof completeChainSync>[2];
+    const completed = completeChainSync(this.#client, id, steps, options);
+    return completed as Result<never, CompleteFailure>;
   }
 
   /**
@@ -172,6 +249,14 @@ export class Chains<Entries extends JobEntries = JobEntries> {
   ): AsyncResult<number, CommandFailure> {
     const id = idOf(chain);
     return id === null ? refusal(noChain(chain)) : deleteChain(this.#client, id, options);
+  }
+
+  #target<Type extends string>(type: Type) {
+    const bound = this.#client.currentJob(type);
+    if (bound === undefined) throw new RangeError(`The contract has no job ${type}.`);
+    const { service, queue, definition } = bound;
+    const { payload: schema, settings } = definition;
+    return { service, type, queue, schema, settings };
   }
 }
 

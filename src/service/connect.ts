@@ -83,8 +83,8 @@ export interface ConnectOptions<Tx = undefined> {
 
 /**
  * Connects a service to its store. A store that cannot be used throws a typed error (`StoreUnavailable`,
- * `StoreReadOnly`, `StoreCorrupt`, `StoreTooNew` and others), and one that cannot take part in the caller's
- * transactions `TransactionsNotSupported` when it is asked to.
+ * `StoreReadOnly`, `StoreCorrupt`, `StoreTooNew` and others), one that cannot take part in the caller's
+ * transactions `TransactionsNotSupported` when it is asked to, and options that do not fit `InvalidOption`.
  *
  * @example
  * const service = await connect(shop, { url: "file:jobs.db" });
@@ -107,8 +107,7 @@ export async function connect<Entries extends JobEntries, Tx = undefined>(
   let outbox: Outbox | undefined;
   try {
     const { transactions } = options;
-    if (transactions !== undefined && !engine.capabilities.transactions)
-      throw transactionsNotSupported(engine.url);
+    if (transactions !== undefined) checkSource(engine, transactions);
     if (engine.scope !== undefined && engine.scope !== contract.name)
       throw wrongScope(engine.url, engine.scope, contract.name);
     await engine.provision();
@@ -164,7 +163,7 @@ const connectChecks: { readonly [Name in keyof ConnectOptions]-?: OptionCheck } 
       ? null
       : `${String(graceMs)} is not a number of milliseconds; give 0 or more.`,
   keeper: keeperProblem,
-  transactions: membersProblem("run"),
+  transactions: sourceProblem,
   outbox: stringProblem,
   acceptMigration: stringProblem,
   signing: (value) => (isObject(value) ? null : "It must be an object with sign and verify."),
@@ -204,6 +203,23 @@ export function checkContract(contract: unknown): void {
   if (isObject(contract) && contract.kind === "service") return;
   const message = `The contract must come from defineService; it is ${kindOf(contract)}.`;
   throw new InvalidOption({ field: "contract", message });
+}
+
+function sourceProblem(source: unknown): string | null {
+  if (isObject(source) && typeof source.run === "function")
+    if (source.kind === "async" || source.kind === "sync") return null;
+  return 'It must be a source of transactions, such as pgTransactions(pool), or { kind: "async", run }.';
+}
+
+/** Throws where the store cannot take part in what a source hands out, whatever database that is of. */
+function checkSource(
+  { capabilities, url }: Engine,
+  { kind }: Pick<TransactionSource<unknown>, "kind">,
+): void {
+  if (!capabilities.transactions) throw transactionsNotSupported(url);
+  if (kind !== "sync" || capabilities.synchronousTransactions) return;
+  const message = `transactions: The store ${url} cannot take part in transactions of a client that answers at once, as those of betterSqliteTransactions(db). Give the source of a client of that database, such as pgTransactions(pool).`;
+  throw new InvalidOption({ field: "transactions", message });
 }
 
 function outboxNotNeeded(url: string): InvalidOption {

@@ -6,6 +6,7 @@ import type { StandardSchemaV1 } from "@standard-schema/spec";
 import type { BlockerInput } from "../client/blockers.js";
 import type { ChainRef } from "../client/chain-ref.js";
 import type { Continuation, ContinuationOptions } from "../client/continuation.js";
+import type { CreateOptions, OptionsArgument } from "../client/create-options.js";
 import type { JobRef } from "../client/job-ref.js";
 import type {
   JobDefinition,
@@ -48,6 +49,16 @@ type IsContinued<Definition extends JobDefinition> = [ContinuationsOf<Definition
   ? false
   : true;
 
+/**
+ * Whether a definition names continuations and no result, so that its jobs end with a continuation only. One whose type does not
+ * tell is judged when its handler is registered.
+ */
+type AlwaysContinues<Definition extends JobDefinition> = Definition["result"] extends undefined
+  ? string extends ContinuationsOf<Definition>
+    ? false
+    : IsContinued<Definition>
+  : false;
+
 /** What a handler of a definition may complete its job with, besides a continuation. */
 export type OwnValueOf<Definition extends JobDefinition> = Definition["result"] extends Schema
   ? StandardSchemaV1.InferInput<Definition["result"]>
@@ -56,13 +67,33 @@ export type OwnValueOf<Definition extends JobDefinition> = Definition["result"] 
     : unknown;
 
 /** Asks for the next job of a chain: of a type that the definition names, with a payload that fits that type. */
-export type ContinueWith<Definition extends JobDefinition, Entries extends JobEntries> = <
-  const Type extends ContinuationsOf<Definition> & keyof Entries & string,
+export type ContinueWith<
+  Definition extends JobDefinition,
+  Entries extends JobEntries,
+> = ContinueWithNamed<ContinuationsOf<Definition>, Entries>;
+
+/** Asks for the next job of a chain, of a type that is among some names. */
+export type ContinueWithNamed<Names, Entries extends JobEntries> = <
+  const Type extends Names & keyof Entries & string,
 >(
   type: Type,
   payload: InputOf<CurrentOf<Entries[Type]>>,
-  options?: ContinuationOptions<BlockerInputsOf<CurrentOf<Entries[Type]>, Entries>>,
+  ...options: CreateArgument<CurrentOf<Entries[Type]>, Entries, "continuation">
 ) => Continuation<Type>;
+
+/** The options of a create of a definition, or of one of several, as the last argument of a call. */
+export type CreateArgument<
+  Definition extends JobDefinition,
+  Entries extends JobEntries,
+  Call extends "create" | "continuation",
+> = Definition extends JobDefinition
+  ? OptionsArgument<
+      Call extends "create"
+        ? CreateOptions<BlockerInputsOf<Definition, Entries>>
+        : ContinuationOptions<BlockerInputsOf<Definition, Entries>>,
+      BlockerInputsOf<Definition, Entries>
+    >
+  : never;
 
 /** The blockers that a definition names, each with its type. */
 type BlockersOf<Definition extends JobDefinition> = NonNullable<Definition["settings"]["blockers"]>;
@@ -132,20 +163,25 @@ type OutsideValueOf<Definition extends JobDefinition> = Definition["result"] ext
 
 /**
  * A handler that runs in a process of its own: a module, or a program. With `complete`, which runs in the worker,
- * what it gives is not the result yet.
+ * what it gives is not the result yet; a definition whose jobs always continue needs it.
  */
 export type OutsideHandlerOf<
   Definition extends JobDefinition,
   Entries extends JobEntries = JobEntries,
   Tx = undefined,
-> = OutsideSteps<
+> = StepsOf<Definition, Entries, Tx> &
+  (AlwaysContinues<Definition> extends true
+    ? Required<Pick<StepsOf<Definition, Entries, Tx>, "complete">>
+    : unknown) &
+  (ModuleParts | ProgramParts<PayloadOf<Definition>>);
+
+type StepsOf<Definition extends JobDefinition, Entries extends JobEntries, Tx> = OutsideSteps<
   PayloadOf<Definition>,
   Stored<OutsideValueOf<Definition>>,
   OwnValueOf<Definition> | Continuation,
   ContinueWith<Definition, Entries>,
   Tx
-> &
-  (ModuleParts | ProgramParts<PayloadOf<Definition>>);
+>;
 
 /**
  * The handler that the module of an isolated type has as its default export. What it gets and gives went, or goes,

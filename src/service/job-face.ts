@@ -15,6 +15,7 @@ import type {
   HandlerOf,
   InputOf,
   OutsideHandlerOf,
+  OwnValueOf,
   PayloadOf,
   ValueOf,
   VersionOf,
@@ -42,7 +43,8 @@ export class JobVersionFace<
   InputOf<Definition>,
   Stored<PayloadOf<Definition>>,
   ValueOf<Definition>,
-  BlockerInputsOf<Definition, Entries>
+  BlockerInputsOf<Definition, Entries>,
+  OwnValueOf<Definition>
 > {
   readonly #bound: BoundJob;
   readonly #register: Register;

@@ -199,7 +199,9 @@ export class Service<Entries extends JobEntries = JobEntries, Tx = undefined> {
    * Starts the worker, if any handler or route is registered, and the keeper. Idempotent.
    * A process that only creates jobs never calls it. Throws `MigrationNotAccepted` when the contract has changed
    * in ways that somebody has to accept, `EncryptionRequired` when it has handlers for encrypted jobs and no keys,
-   * and the store's fault when the store refuses what the worker's claims need.
+   * the store's fault when the store refuses what the worker's claims need, and `TransactionRefused` when it cannot use
+   * the transactions of its handlers. If that is found out only later, because the first of them takes longer than 3 s, the
+   * log says so and the worker stops.
    */
   start(): Promise<void> {
     if (this.#stopping !== null) throw this.#stopped();

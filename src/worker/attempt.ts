@@ -10,6 +10,7 @@
  */
 import { InvalidResult } from "../client/errors.js";
 import { cut, jobError } from "../client/job-error.js";
+import { isPromiseLike } from "../client/promise-like.js";
 import type { Runtime } from "../client/runtime.js";
 import { DecryptionFailed, encryptionRequired, lacksVault, openPart } from "../client/vault.js";
 import { type Validation, validate } from "../contract/schema.js";
@@ -117,6 +118,9 @@ function caught(hold: Hold, given: unknown, { client: { runtime } }: RunningJobP
 function thrownOutcome(hold: Hold, thrown: unknown, runtime: Runtime): Outcome {
   if (isHandlerOutcome(thrown)) return said(thrown);
   if (thrown instanceof InvalidResult) return terminated("result", thrown.message);
+  // The same may be thrown of the handler's own creates, which another try may help.
+  if (thrown !== undefined && thrown === hold.lastingFault)
+    return { kind: "terminated", error: jobError(thrown, "result") };
   return threw(hold, thrown, runtime);
 }
 
@@ -180,14 +184,9 @@ const noBlockers = {};
 
 function run(hold: Hold, active: RunningJob, parts: RunningJobParts): Outcome | Promise<Outcome> {
   const returned = callHandler(hold, active, parts);
-  return isThenable(returned)
+  return isPromiseLike(returned)
     ? Promise.resolve(returned).then((value) => take(hold, active, value, parts))
     : take(hold, active, returned, parts);
-}
-
-function isThenable(value: unknown): value is PromiseLike<unknown> {
-  if ((typeof value !== "object" && typeof value !== "function") || value === null) return false;
-  return typeof (value as Partial<PromiseLike<unknown>>).then === "function";
 }
 
 /** Takes what the handler returned as the outcome of the try. */

@@ -1,6 +1,7 @@
 /**
  * What a handler learns of the jobs and chains that its own job has waited for.
  */
+import { type BlockerTypes, blockerTypeProblem } from "../client/blockers.js";
 import type { Runtime } from "../client/runtime.js";
 import { DecryptionFailed, openPart } from "../client/vault.js";
 import type { EndedState, Job } from "../core/job.js";
@@ -26,15 +27,15 @@ export async function loadBlockers(runtime: Runtime, job: Job): Promise<readonly
 export async function namedBlockers(
   runtime: Runtime,
   job: Job,
-  declared: { readonly [name: string]: string },
+  declared: BlockerTypes,
 ): Promise<{ readonly [name: string]: BlockerOutcome } | string> {
   const named: Record<string, BlockerOutcome> = {};
   const jobs = await blockerJobs(runtime.engine, job);
   for (const [place, { id, ended, first }] of jobs.entries()) {
     const name = job.blockers[place]?.name;
     if (name === undefined) continue;
-    if (first !== null && first.type !== declared[name])
-      return `The blocker ${name} is a ${first.type}, and the contract names ${declared[name]}.`;
+    const problem = first === null ? null : blockerTypeProblem(name, first.type, declared);
+    if (problem !== null) return `The job cannot begin: ${problem}.`;
     named[name] = outcomeOf(runtime, id, ended);
   }
   return named;

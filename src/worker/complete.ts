@@ -13,21 +13,25 @@ import { InvalidResult } from "../client/errors.js";
 import { functionProblem, optionProblem } from "../client/option-checks.js";
 import type { PreparedCreate } from "../client/prepare.js";
 import type { Runtime } from "../client/runtime.js";
+import { runSteps } from "../client/store-steps.js";
 import { createChange } from "../client/submit.js";
 import type { SyncTransactionSource, TransactionSource } from "../client/transactions/source.js";
 import type { Change } from "../engine/engine.js";
+import { isStoreError } from "../engine/errors.js";
 import { jobAborted, lostJob } from "./abort.js";
 import type { CompleteStep } from "./active-job.js";
 import { conclude, type Outcome } from "./conclude.js";
 import type { Hold } from "./hold.js";
 import type { WorkerHooks } from "./hooks.js";
+import { refusedContinuation } from "./lasting-fault.js";
 import { ignorable, type Notes } from "./notes.js";
 import { enlist } from "./open-transaction.js";
 import { Completed, isHandlerOutcome } from "./outcome.js";
-import { atOnce, type Phases } from "./phases.js";
+import { givenAtOnce, type Phases } from "./phases.js";
 import { resultOutcome } from "./result.js";
 import {
   afterCommit,
+  checkBlockers,
   type OutcomeInside,
   type StoredInside,
   settleInside,
@@ -51,6 +55,7 @@ type CompleteCallback = (step: CompleteStep<typeof continueWith, unknown>) => un
 interface Completion {
   readonly outcome: Extract<Outcome, { kind: "returned" }>;
   readonly follow?: readonly Change[];
+  readonly create?: PreparedCreate;
 }
 
 /** Completes the job with what the callback gives. Once it resolves, the outcome is stored. */
@@ -106,9 +111,22 @@ async function withoutTransaction(
 ): Promise<Completed> {
   const given = await callback({ tx: undefined, continueWith });
   const completion = await completionOf(hold, parts.client, given);
+  if (completion.create?.blockerTypes !== undefined)
+    await lookAtBlockers(hold, completion.create, parts.client.runtime);
   if (hold.notesUnderWay > 0) await parts.notes.quiet(hold);
   await settled(hold, parts, completion);
   return completed(hold, completion);
+}
+
+/** They are looked at again before their job begins, so that a fault of the store costs the handler no try here. */
+async function lookAtBlockers(
+  hold: Hold,
+  create: PreparedCreate,
+  { engine }: Runtime,
+): Promise<void> {
+  await runSteps(engine, undefined, checkBlockers(hold, create)).catch((fault) => {
+    if (!isStoreError(fault)) throw fault;
+  });
 }
 
 async function inTransaction(
@@ -148,8 +166,8 @@ async function inSyncTransaction(
   const { client } = parts;
   try {
     const [completion, stored] = source.run((tx) => {
-      const completion = atOnce(
-        completionOf(hold, client, atOnce(callback({ tx, continueWith }))),
+      const completion = givenAtOnce(
+        completionOf(hold, client, givenAtOnce(callback({ tx, continueWith }))),
       ) as Completion;
       const outcome = outcomeInside(hold, completion, client.runtime);
       const enlisted = enlist(source, tx);
@@ -185,7 +203,8 @@ class LostInside extends Error {
 function outcomeInside(hold: Hold, completion: Completion, runtime: Runtime): OutcomeInside {
   const tooLate = stopped(hold);
   if (tooLate !== null) throw tooLate;
-  return { make: conclude(hold, completion.outcome, runtime), follow: completion.follow };
+  const { outcome, follow, create } = completion;
+  return { make: conclude(hold, outcome, runtime), follow, continuation: create };
 }
 
 function committed(
@@ -202,9 +221,24 @@ function committed(
 
 /** Everything is rolled back. An outcome that came too late is recorded as ignored; otherwise the handler goes on. */
 async function failedInside(hold: Hold, parts: CompleteParts, error: unknown): Promise<never> {
-  if (error instanceof LostInside) await settled(hold, parts, error.completion);
+  const cause = error instanceof LostInside ? await lostInside(hold, parts, error) : error;
   hold.phase = "running";
-  throw error;
+  throw cause;
+}
+
+/**
+ * Records the outcome of a job that somebody else has as ignored. One that is the worker's again was only lost inside, to what the
+ * callback did to it there: its outcome must not be stored without what was written beside it.
+ */
+async function lostInside(hold: Hold, parts: CompleteParts, lost: LostInside): Promise<Error> {
+  const { id, token } = hold.job;
+  const [loaded] = await parts.client.runtime.engine.load([id]);
+  if (loaded?.job.state === "active" && loaded.job.token === token) {
+    const message = `Job ${id} was changed in the transaction that was to complete it. Let nothing but complete change it there; everything was rolled back.`;
+    return new Error(message);
+  }
+  await settled(hold, parts, lost.completion);
+  return lost;
 }
 
 function completed({ job }: Hold, { outcome }: Completion): Completed {
@@ -220,7 +254,9 @@ function completionOf(
   if (isHandlerOutcome(given)) throw given;
   if (given instanceof Continuation) {
     const create = prepareContinuation(client, hold.job, given);
-    return create instanceof Promise ? create.then(continued) : continued(create);
+    return create instanceof Promise
+      ? create.then((later) => continued(hold, later))
+      : continued(hold, create);
   }
   const outcome = resultOutcome(hold, given, client.runtime);
   const { type } = hold.job;
@@ -236,10 +272,10 @@ function ended(type: string, outcome: Outcome): Completion {
   throw new Error(`A result became ${outcome.kind}.`);
 }
 
-function continued(create: PreparedCreate | Error): Completion {
-  if (create instanceof Error) throw create;
+function continued(hold: Hold, create: PreparedCreate | Error): Completion {
+  if (create instanceof Error) throw refusedContinuation(hold, create);
   const continuation = { jobId: create.event.jobId, type: create.event.type };
-  return { outcome: { kind: "returned", continuation }, follow: [createChange(create)] };
+  return { outcome: { kind: "returned", continuation }, follow: [createChange(create)], create };
 }
 
 async function settled(hold: Hold, parts: CompleteParts, completion: Completion): Promise<void> {
@@ -251,9 +287,10 @@ async function settled(hold: Hold, parts: CompleteParts, completion: Completion)
 }
 
 /** Why the outcome did not count, in the words of the signal where it has some. */
-function refusal({ job: { id } }: Hold, fate: Exclude<Fate, { fate: "stored" }>): Error {
+function refusal(hold: Hold, fate: Exclude<Fate, { fate: "stored" }>): Error {
+  const { id } = hold.job;
   if (fate.fate === "dropped") return jobAborted(id, "error");
-  if (fate.fate === "refused")
-    return invalidBlocker(id, fate.refusal.blockerId, fate.refusal.reason);
-  return lostJob(id, fate.job);
+  if (fate.fate === "stale") return lostJob(id, fate.job);
+  const { blockerId, reason } = fate.refusal;
+  return refusedContinuation(hold, invalidBlocker(id, blockerId, reason));
 }

@@ -17,6 +17,8 @@ export class Hold {
   completion: Promise<unknown> | undefined;
   /** Whether that call is under way. */
   isCompleting = false;
+  /** Why the continuation that the handler asked for can never be stored, if that is so. */
+  lastingFault: Error | undefined;
   /** Whether the handler has come to its first await, after which it can no longer choose to be atomic. */
   isUnderWay = false;
   /** Rolls back the transaction that the handler has open, if it has one. */

@@ -8,9 +8,10 @@
  */
 import { InvalidOption } from "../client/errors.js";
 import { functionProblem, optionProblem } from "../client/option-checks.js";
+import { atOnce } from "../client/promise-like.js";
 import type { TransactionSource } from "../client/transactions/source.js";
 import type { Engine } from "../engine/engine.js";
-import { TransactionRefused, transactionFailed } from "../engine/errors.js";
+import { transactionFailed } from "../engine/errors.js";
 import type { CallerTransaction } from "../engine/transaction.js";
 import { lostJob } from "./abort.js";
 import type { AnyPrepare, PrepareMode } from "./active-job.js";
@@ -108,7 +109,7 @@ export class Phases {
     const source = this.#source;
     if (source === undefined) return callback({ tx: undefined });
     if (source.kind === "sync") {
-      const work = (tx: unknown) => atOnce(callback({ tx }));
+      const work = (tx: unknown) => givenAtOnce(callback({ tx }));
       return mode === "atomic" ? source.read(work) : source.run(work);
     }
     if (mode === "staged") {
@@ -181,11 +182,9 @@ export function latePrepare(): Error {
 }
 
 /** What a callback gave inside a synchronous transaction, which cannot wait. */
-export function atOnce<Value>(value: Value): Value {
-  if (typeof value !== "object" || value === null || !("then" in value)) return value;
-  // It is refused here, whatever it comes to.
-  if (value instanceof Promise) value.catch(() => {});
-  const message =
-    "The callback, or the schema of its result, gave a promise, and a transaction of better-sqlite3 ends when the callback returns. It is rolled back; do what must be awaited between prepare and complete.";
-  throw new TransactionRefused({ reason: "not_synchronous", message });
+export function givenAtOnce<Value>(value: Value): Value {
+  return atOnce(
+    value,
+    "The callback, or the schema of its result, gave a promise, and a transaction of better-sqlite3 ends when the callback returns. It is rolled back; do what must be awaited between prepare and complete.",
+  );
 }

@@ -1,6 +1,7 @@
 /**
  * What a handler gives as the result of its job: checked against the type's schema, and as the JSON that is stored.
  */
+import { endProblem } from "../client/continuation.js";
 import { cut } from "../client/job-error.js";
 import type { Runtime } from "../client/runtime.js";
 import { issuesSentence, type Validation, validate } from "../contract/schema.js";
@@ -17,6 +18,8 @@ export function resultOutcome(
   runtime: Runtime,
 ): Outcome | Promise<Outcome> {
   const { definition } = hold.lane.bound;
+  const problem = endProblem(definition);
+  if (problem !== null) return terminated("result", `The result is not valid: ${problem}.`);
   if (definition.result === undefined) return asResult(hold, returned, runtime);
   const outcomeOf = (checked: Validation) =>
     checked.ok ? asResult(hold, checked.value, runtime) : notValid("result", checked);

@@ -2,7 +2,9 @@
  * Storing the completion of a job inside a transaction of its handler: what the handler has written there,
  * the outcome and the continuation commit together or not at all.
  */
+import { wrongBlockers } from "../client/blocker-types.js";
 import { invalidBlocker } from "../client/blockers.js";
+import type { PreparedCreate } from "../client/prepare.js";
 import type { Runtime } from "../client/runtime.js";
 import {
   loadOne,
@@ -17,12 +19,14 @@ import type { Job } from "../core/job.js";
 import type { CallerTransaction } from "../engine/transaction.js";
 import { discard, removalOf } from "./discard.js";
 import type { Hold } from "./hold.js";
+import { refusedContinuation } from "./lasting-fault.js";
 import { changeOf, decisionsMax, type MakeCommand } from "./settlements.js";
 
 /** An outcome that is stored together with what follows from it. */
 export interface OutcomeInside {
   readonly make: MakeCommand;
   readonly follow: Parameters<typeof changeOf>[0]["follow"];
+  readonly continuation: PreparedCreate | undefined;
 }
 
 /** What the transaction has stored; it counts once the transaction has committed. */
@@ -49,12 +53,23 @@ export function afterCommit(hold: Hold, { job, event }: StoredInside, runtime: R
   if (removal) void discard([removal], runtime);
 }
 
+/** Throws `InvalidBlocker` where the continuation of a job names a blocker of the wrong type. */
+export function* checkBlockers(
+  hold: Hold,
+  continuation: PreparedCreate | undefined,
+): StoreStep<void> {
+  if (continuation?.blockerTypes === undefined) return;
+  const [wrong] = yield* wrongBlockers([continuation]);
+  if (wrong) throw refusedContinuation(hold, wrong);
+}
+
 /** Decides and stores; begins again where the job was changed meanwhile but is still the worker's. */
 function* settleSteps(
   hold: Hold,
-  { make, follow }: OutcomeInside,
+  { make, follow, continuation }: OutcomeInside,
   { engine }: Runtime,
 ): StoreStep<StoredInside | null> {
+  yield* checkBlockers(hold, continuation);
   let { job } = hold;
   for (let decisions = 0; decisions < decisionsMax; decisions++) {
     const decision = decide(job, make(), engine.now());
@@ -64,7 +79,7 @@ function* settleSteps(
     if (answer.outcome === "appended") return { job, event };
     if (answer.outcome === "faulted") throw answer.error;
     if (answer.outcome === "bad_blocker")
-      throw invalidBlocker(job.id, answer.blockerId, answer.reason);
+      throw refusedContinuation(hold, invalidBlocker(job.id, answer.blockerId, answer.reason));
     const loaded = yield* loadOne(job.id);
     if (!loaded) return null;
     job = loaded.job;

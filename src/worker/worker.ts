@@ -26,6 +26,7 @@ import { QueueLimits } from "./queue-limits.js";
 import type { Router } from "./route.js";
 import type { RunningJobParts } from "./running-job.js";
 import { Settlements } from "./settlements.js";
+import { tryTransactions } from "./trial.js";
 import { triedOf } from "./tried.js";
 
 export type { Handler, WorkerJob };
@@ -63,7 +64,11 @@ export interface Worker {
   readonly state: WorkerState;
   /** How many jobs it has in hand: running, or not yet settled. */
   readonly active: number;
-  /** Announces the worker and begins to claim. Where the store refuses what claims need, it rejects, and the worker is stopped. */
+  /**
+   * Announces the worker and begins to claim. Where the store refuses what claims need, or the transactions of handlers, it
+   * rejects, and the worker is stopped. A worker whose transactions are refused later, because the start did not wait for that, says so
+   * in its log and stops.
+   */
   start(): Promise<void>;
   /**
    * Claims no more, asks running handlers to stop (`shutdown`) and waits for them, at most for the
@@ -164,7 +169,11 @@ class JobWorker implements Worker {
     await this.#discovery?.start();
     try {
       const prepared = this.#runtime.engine.prepareClaims?.([...this.#lanes].map(({ ask }) => ask));
-      await Promise.all([prepared, this.#presence.start(), this.#limits.start()]);
+      const { transactions } = this.#parts;
+      const tried =
+        transactions &&
+        tryTransactions(this.#runtime, transactions, (refusal) => this.#giveUp(refusal));
+      await Promise.all([tried, prepared, this.#presence.start(), this.#limits.start()]);
     } catch (fault) {
       await this.stop();
       throw fault;
@@ -178,6 +187,15 @@ class JobWorker implements Worker {
   stop(): Promise<void> {
     this.#stopped ??= this.#stop();
     return this.#stopped;
+  }
+
+  /** Handlers cannot use their transactions, which the trial has found after the start: their jobs would fail until they are dead. */
+  #giveUp(refusal: Error): void {
+    if (this.#state !== "running") return;
+    const message = `The transactions of handlers cannot be used: ${refusal.message} The worker stops.`;
+    this.#runtime.logger.error({ error: refusal }, message);
+    // How a stop failed is told to whoever stops the service.
+    this.stop().catch(() => {});
   }
 
   async #stop(): Promise<void> {

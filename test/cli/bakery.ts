@@ -20,6 +20,14 @@ export const bakery = defineService("bakery", {
   }),
   /** Runs until it is told to stop. */
   rise: defineJob({ payload: z.object({}) }),
+  /** Waits for its bread. */
+  sell: defineJob({
+    payload: z.object({}),
+    result: z.object({ sold: z.number(), bread: z.string() }),
+    blockers: { bread: "bake" },
+  }),
+  /** Begins a chain. */
+  order: defineJob({ payload: z.object({}), continuations: ["bake", "sell"] }),
 });
 
 const handlers: Handlers<(typeof bakery)["jobs"]> = {
@@ -32,6 +40,11 @@ const handlers: Handlers<(typeof bakery)["jobs"]> = {
     throw new Error("The oven is too hot.");
   },
   drop: async () => terminate("It fell on the floor."),
+  sell: async ({ blockers: { bread } }) => ({
+    sold: bread.state === "completed" ? bread.result.baked : 0,
+    bread: bread.state,
+  }),
+  order: ({ complete }) => complete(({ continueWith }) => continueWith("bake", { loaves: 5 })),
   rise: ({ signal }) =>
     new Promise((_, reject) => {
       signal.addEventListener("abort", () => reject(signal.reason));

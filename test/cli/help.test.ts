@@ -62,6 +62,8 @@ it("wrong words are told what is right, on stderr, with exit code 2", async () =
     { words: ["job", "list", "--stat", "dead"], says: "Did you mean --state?" },
     { words: ["job", "list", "--limit", "many"], says: "Give a whole number" },
     { words: ["job", "create", "a", "b", "--delay", "soon"], says: "Give a duration such as" },
+    { words: ["job", "create", "a", "b", "--blocker", "c=d:e"], says: "Give id or name=id" },
+    { words: ["chain", "start", "a", "b", "--idempotency-scope", "c"], says: "any, unfinished" },
     { words: ["job", "get"], says: "missing required argument 'id'" },
     { words: ["job", "list", "extra"], says: "too many arguments" },
   ];
@@ -79,6 +81,8 @@ describe("completion", () => {
       (await run(place, ["complete", "--", ...words])).out;
     expect(await asked("")).toContain("job\t");
     expect(await asked("job", "")).toContain("create\t");
+    const scopes = await asked("chain", "start", "--idempotency-scope", "");
+    expect(scopes).toBe("any\t\nunfinished\t\n:4\n");
     expect(await asked("job", "list", "--st")).toContain("--state\t");
     expect(await asked("job", "list", "--state", "d")).toBe("dead\t\ndismissed\t\n:4\n");
   });

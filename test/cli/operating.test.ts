@@ -138,8 +138,8 @@ describe.for(serverTours)("against $name", ({ open }) => {
       shows: "It is the accepted contract.",
     });
     await see(["contract", "list"], {
-      has: { entries: [{ service: "bakery", jobs: 5 }] },
-      shows: /bakery +5/,
+      has: { entries: [{ service: "bakery", jobs: 7 }] },
+      shows: /bakery +7/,
     });
     await see(["contract", "get", "bakery"], {
       has: { manifest: { service: "bakery" } },

@@ -94,6 +94,7 @@ describe("named blockers", () => {
     const missing = await jobs.ship.create(o1, { blockers: { invoice } });
     // @ts-expect-error: the definition names them.
     const listed = await jobs.ship.create(o1, { blockers: [invoice] });
+    // @ts-expect-error: there is no create without them.
     const none = await jobs.ship.create(o1);
     const named = { invoice, goods: "x", more: "y" };
     const more = await jobs.ship.create(o1, { blockers: named });
@@ -104,25 +105,12 @@ describe("named blockers", () => {
         (answer) => answer.isErr() && answer.error.message,
       ),
     ).toEqual([
-      "blockers: ship waits for invoice, goods; name goods, too.",
-      "blockers: ship waits for invoice, goods; name invoice, too.",
-      "blockers: ship waits for invoice, goods; name invoice, too.",
+      "blockers: ship waits for invoice, goods; give goods by its name, too.",
+      "blockers: ship waits for invoice, goods; give invoice by its name, too.",
+      "blockers: ship waits for invoice, goods; give invoice by its name, too.",
       "blockers: ship waits for invoice, goods, not for more.",
-      "blockers: the definition of sum names none; give a list.",
+      "blockers: the definition of sum names none; give a list, without names.",
     ]);
-  });
-
-  it("must be of the type that the contract names", async () => {
-    const test = await testShop();
-    const { jobs } = test.service;
-    const invoice = await jobs.invoice.create(o1).orThrow();
-    // @ts-expect-error: an invoice is no reservation.
-    const wrong = await jobs.ship.create(o1, { blockers: { invoice, goods: invoice } }).orThrow();
-    await test.drain({ untilIdle: true });
-    expect(await wrong.get().orThrow()).toMatchObject({
-      state: "failed",
-      error: { message: "The blocker goods is a invoice, and the contract names reserve." },
-    });
   });
 });
 
@@ -236,6 +224,44 @@ describe("what cannot be waited for", () => {
     const { jobs } = (await testShop()).service;
     const refused = await jobs.sum.create({}, options as object);
     expect(refused.isErr() && refused.error.message).toMatch(message);
+  });
+
+  it.for(everyStore)(
+    "ends the job as failed whose continuation would wait for its own chain, on $name",
+    async (store) => {
+      const service = await openService(store, shop);
+      const { jobs, chains } = service;
+      let waiting = "";
+      jobs.picky.handle((job) =>
+        job.complete(({ continueWith }) =>
+          continueWith("sum", {}, { blockers: [{ chain: waiting }] }),
+        ),
+      );
+      const picky = await chains.start("picky", o1).orThrow();
+      waiting = (await chains.start("sum", {}, { blockers: [picky] }).orThrow()).id;
+      await service.start();
+      const ended = await service.ref(picky.id).wait();
+      expect(ended).toMatchObject({
+        error: { _tag: "JobEnded", state: "failed", error: { name: "InvalidBlocker" } },
+      });
+      expect(await service.ref(picky.id).get().orThrow()).toMatchObject({ tries: 1 });
+    },
+  );
+
+  it("is tried again where a continuation waits for a job that is not there yet", async () => {
+    const test = await testShop();
+    test.service.jobs.picky.handle((job) =>
+      job.complete(({ continueWith }) => continueWith("sum", {}, { blockers: ["late"] })),
+    );
+    const job = await test.service.jobs.picky.create(o1).orThrow();
+    await test.drain();
+    expect(await job.get().orThrow()).toMatchObject({
+      state: "retry",
+      error: { name: "InvalidBlocker", reason: "error" },
+    });
+    await test.service.jobs.one.create({ number: 1 }, { id: "late" }).orThrow();
+    await test.drain({ untilIdle: true });
+    expect(await job.get().orThrow()).toMatchObject({ state: "completed", tries: 2 });
   });
 
   it("fails the try of a handler whose continuation waits for it", async () => {

@@ -2,6 +2,7 @@
 import { defineJob, defineService } from "millrace";
 import { z } from "zod";
 
+const account = z.object({ account: z.string() });
 const order = z.object({ orderId: z.string() });
 
 export const chainShop = defineService("shop", {
@@ -17,6 +18,13 @@ export const chainShop = defineService("shop", {
     payload: z.object({ requestId: z.string() }),
     result: z.object({ approved: z.boolean() }),
     continuations: ["ship"],
+  }),
+  agree: defineJob({ payload: account, continuations: ["draw"] }),
+  draw: defineJob({
+    payload: account,
+    result: z.object({ drawn: z.boolean() }),
+    keyConcurrency: { key: ["/account"], maxActive: 1 },
+    queue: { maxQueuedPerKey: 0, whenFull: "reject" },
   }),
   lone: defineJob({ payload: order, result: z.number() }),
 });

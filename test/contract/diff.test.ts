@@ -150,20 +150,58 @@ describe("a change of", () => {
     expect(kinds(withOptions({}), withOptions({ queue: { name: "send" } }))).toEqual([]);
   });
 
-  it("continuations is a migration when one is gone, blockers always", () => {
-    const job = (options: JobOptions) =>
+  describe("continuations", () => {
+    const job = (options: JobOptions, result?: z.ZodType) =>
       manifest(
         defineService("shop", {
-          send: defineJob({ payload, ...options }),
+          send: defineJob({ payload, ...options, ...(result && { result }) }),
           other: defineJob({ payload }),
         }),
       );
-    const [none, some] = [job({}), job({ continuations: ["other"] })];
-    expect(kinds(none, some)).toEqual(["update jobs.send@1.continuations"]);
-    expect(kinds(some, none)).toEqual(["migration jobs.send@1.continuations"]);
-    const waiting = job({ blockers: { first: "other" } });
-    expect(kinds(none, waiting)).toEqual(["migration jobs.send@1.blockers"]);
-    expect(kinds(waiting, none)).toEqual(["migration jobs.send@1.blockers"]);
+    const [first, second] = [{ continuations: ["other"] }, { continuations: ["other", "send"] }];
+
+    it("is a migration when one is gone", () => {
+      expect(kinds(job(first), job(second))).toEqual(["update jobs.send@1.continuations"]);
+      expect(kinds(job(second), job(first))).toEqual(["migration jobs.send@1.continuations"]);
+      expect(kinds(job(first), job({}))).toEqual(["migration jobs.send@1.continuations"]);
+    });
+
+    it("is a migration when it is the first one and jobs can no longer end by themselves", () => {
+      expect(kinds(job({}, z.int()), job(first, z.int()))).toEqual([
+        "update jobs.send@1.continuations",
+      ]);
+      const { changes, migration } = contractDiff(job({}), job(first));
+      expect(changes).toMatchObject([
+        {
+          ...{ path: "jobs.send@1.continuations", kind: "migration" },
+          sentence:
+            'send@1: continuations goes from [] to ["other"]: a job that ends without a continuation fails, because its type names continuations and no result.',
+        },
+      ]);
+      expect(migration).toMatch(/^[0-9a-f]{16}$/);
+    });
+
+    it("makes it one that the result is gone", () => {
+      expect(kinds(job(first, z.int()), job(first))).toEqual(["migration jobs.send@1.result"]);
+      expect(kinds(job({}, z.int()), job(first))).toEqual([
+        "migration jobs.send@1.result",
+        "migration jobs.send@1.continuations",
+      ]);
+      expect(kinds(job(first, z.int()), job(second))).toEqual([
+        "migration jobs.send@1.result",
+        "update jobs.send@1.continuations",
+      ]);
+      expect(kinds(job(first, z.int()), job({}))).toEqual([
+        "update jobs.send@1.result",
+        "migration jobs.send@1.continuations",
+      ]);
+    });
+
+    it("is unlike blockers, a change of which is always one", () => {
+      const waiting = job({ blockers: { first: "other" } });
+      expect(kinds(job({}), waiting)).toEqual(["migration jobs.send@1.blockers"]);
+      expect(kinds(waiting, job({}))).toEqual(["migration jobs.send@1.blockers"]);
+    });
   });
 
   it("a setting that this version does not know is a migration", () => {

@@ -66,6 +66,8 @@ process.stdin.once("data", () => {
   isEnough = true;
   process.stdin.destroy();
 });
+// Whoever started this process is gone, and nobody else would end it.
+process.stdin.once("end", () => process.exit(1));
 console.log("ready");
 const booking =
   table === null

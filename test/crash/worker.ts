@@ -1,6 +1,7 @@
 // A worker process of the crash test: `worker.ts URL FOLDER INSTANCE`. It carries out jobs, writes down
 // every entry and exit of its handlers and every fault that they are shown, and may be killed or paused at any moment.
 // Where the store can take part in transactions, every second worker has some of its own and carries out charges in them.
+import { Socket } from "node:net";
 import {
   type ActiveJob,
   connect,
@@ -30,6 +31,10 @@ const pool = table === null ? null : new Pool({ connectionString: url, max: 4 })
 const connectAttemptsMax = 100;
 const connectPauseMs = 100;
 
+// Whoever started this process is gone, and nobody else would end it.
+process.stdin.once("end", () => process.exit(1)).resume();
+// The pipe alone does not keep the process.
+if (process.stdin instanceof Socket) process.stdin.unref();
 const service = await started();
 console.log("ready");
 await service.wait();

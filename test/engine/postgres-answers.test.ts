@@ -58,6 +58,9 @@ describe("a server that answers no more", () => {
       "ALTER SYSTEM SET synchronous_standby_names = 'nobody'",
       "SELECT pg_reload_conf()",
     );
+    // Who sends the log to the standby takes that up a moment later, and lets commits go until then.
+    const lets = "SELECT 1 FROM pg_stat_replication WHERE sync_state <> 'async'";
+    while ((await execute(primary.url, lets)).length > 0);
     // The worker's own commits may wait, too: it goes on all the same.
     const waiting = middle.create();
     const stuck = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'";

@@ -4,6 +4,7 @@
 import { connect, type Engine, type FeedItem, openEngine, type StoreError } from "millrace";
 import { Client } from "pg";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { openOutbox } from "#millrace/engine/open.js";
 import { startChild } from "../crash/children.js";
 import { contract, noWork } from "../crash/contract.js";
 import type { OpenerReport } from "../crash/opener.js";
@@ -33,6 +34,87 @@ describe("a server that lets nobody in", () => {
     const fault = await faultOfOpening(url);
     expect(fault._tag).toBe("StoreUnavailable");
     expect(fault.message).toMatch(/cannot be reached.*Check that the server runs/);
+  });
+});
+
+describe("a URL or a database that cannot be used", () => {
+  it("is told apart when the server wants a password and the URL has none", async () => {
+    const { storeUrl } = await freshSchema();
+    const fault = await faultOfOpening(changed(storeUrl, { password: "" }));
+    expect(fault._tag).toBe("StoreUnavailable");
+    expect(fault.message).toMatch(/asks for a password, and the URL names none\. Name it there/);
+  });
+
+  it("is told apart when the name of the schema is the server's own", async () => {
+    const { url } = await freshSchema();
+    const fault = await faultOfOpening(`${url}?schema=pg_jobs`);
+    expect(fault._tag).toBe("StoreUnavailable");
+    expect(fault.message).toMatch(/"pg_jobs" .* cannot be used; .* Choose another/);
+  });
+
+  it("is told apart when the database takes no connections", async () => {
+    const { url } = await freshSchema();
+    const closed = await freshDatabase();
+    const name = new URL(closed).pathname.slice(1);
+    await execute(url, `ALTER DATABASE ${name} ALLOW_CONNECTIONS false`);
+    const fault = await faultOfOpening(closed);
+    expect(fault._tag).toBe("StoreUnavailable");
+    const [remedy = ""] = fault.message.match(/ALTER DATABASE [^;]+;/) ?? [];
+    await execute(url, remedy);
+    await (await connect(contract, { url: closed })).stop();
+  });
+
+  it.each([
+    [
+      "LATIN1",
+      /cannot hold all characters \(its encoding is LATIN1\).* ENCODING 'UTF8' TEMPLATE template0;/,
+    ],
+    ["SQL_ASCII", null],
+  ])("is told apart when it cannot hold all characters: %s", async (encoding, refused) => {
+    const options = `ENCODING '${encoding}' LOCALE 'C' TEMPLATE template0`;
+    const storeUrl = await freshDatabase(options);
+    if (refused !== null) {
+      const fault = await faultOfOpening(storeUrl);
+      expect(fault._tag).toBe("StoreUnavailable");
+      expect(fault.message).toMatch(refused);
+      return;
+    }
+    const service = await connect(contract, { url: storeUrl });
+    onTestFinished(() => service.stop());
+    const payload = { ...noWork, key: "schön 😀" };
+    const created = await service.jobs.quick.create(payload, { tags: ["😀"] }).orThrow();
+    const found = await service.reads.job(created.id).orThrow();
+    expect(found).toMatchObject({ payload, tags: ["😀"] });
+  });
+});
+
+describe("a schema that somebody else uses", () => {
+  it.each([
+    ["a table that Millrace makes, too", "jobs (id int)"],
+    ["a table of the name by which Millrace knows its own", "store (id int)"],
+    ["one that looks alike", "store (id text, version int)"],
+    ["one of a projection", "projection (id int)"],
+  ])("is refused with a remedy and left as it is: %s", async (_, table) => {
+    const { url, schema, storeUrl } = await freshSchema();
+    const [name] = table.split(" ");
+    await execute(url, `CREATE SCHEMA ${schema}`, `CREATE TABLE ${schema}.${table}`);
+    if (table.includes("version"))
+      await execute(url, `INSERT INTO ${schema}.store VALUES ('Berlin', 3), ('Bonn', 99)`);
+    const fault = await faultOfOpening(storeUrl);
+    expect(fault._tag).toBe("StoreCorrupt");
+    expect(fault.message).toMatch(/is used by something else than Millrace.* with \?schema= /);
+    expect(fault.message).toContain(schema);
+    expect(fault.message).toContain(`"${name}"`);
+    const left = `SELECT tablename FROM pg_tables WHERE schemaname = '${schema}'`;
+    expect(await execute(url, left)).toEqual([{ tablename: name }]);
+  });
+
+  it("is refused by an outbox, too", async () => {
+    const { url, schema, storeUrl } = await freshSchema();
+    await execute(url, `CREATE SCHEMA ${schema}`, `CREATE TABLE ${schema}.outbox (id int)`);
+    const outbox = await openOutbox(storeUrl);
+    onTestFinished(() => outbox.close());
+    await expect(outbox.provision()).rejects.toThrow(/used by something else .* with \?schema= /);
   });
 });
 

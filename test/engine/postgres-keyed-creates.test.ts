@@ -3,9 +3,11 @@
 import { Environment, MovableClock } from "millrace/conformance";
 import pg from "pg";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { callerTransaction } from "#millrace/client/transactions/recognise.js";
 import type { JobKeyPolicy } from "#millrace/core/job.js";
 import type { AppendOutcome, Change, Engine } from "#millrace/engine/engine.js";
 import { openEngine } from "#millrace/engine/open.js";
+import type { CallerTransaction } from "#millrace/engine/transaction.js";
 import { execute, freshSchema } from "../support/postgres.js";
 
 async function openStore() {
@@ -19,6 +21,15 @@ async function openStore() {
   const env = new Environment(await open(), clock, open);
   const ask = (sql: string) => execute(url, sql.replaceAll("$", `${schema}.`));
   return { env, clock, url, schema, ask };
+}
+
+/** A connection with a transaction that has begun. */
+async function begun(url: string): Promise<pg.Client> {
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  onTestFinished(() => client.end());
+  await client.query("BEGIN");
+  return client;
 }
 
 const outcomesOf = (outcomes: readonly AppendOutcome[]) => outcomes.map(({ outcome }) => outcome);
@@ -134,10 +145,7 @@ describe("a keyed create", () => {
 
   it("does not stand in the way of somebody who ends that job", async () => {
     const { env, key, second, url, schema } = await lapsed();
-    const client = new pg.Client({ connectionString: url });
-    await client.connect();
-    onTestFinished(() => client.end());
-    await client.query("BEGIN");
+    const client = await begun(url);
     await client.query(`DELETE FROM ${schema}.waiting WHERE id = '${second.id}'`);
     const third = env.creation({ key });
     const query = vi.spyOn(pg.Client.prototype, "query");
@@ -152,24 +160,73 @@ describe("a keyed create", () => {
   });
 });
 
-describe("the row of a key that is removed because nobody used it for long", () => {
-  it("is made anew by creates that were about to lock it, one of which is let in", async () => {
+describe("who needs a key that others change", () => {
+  /** A key with a job, which somebody's open transaction has changed, and whoever asks for it later. */
+  async function contended() {
     const { env, url, schema, ask } = await openStore();
-    const key = env.key("k", { maxQueued: 0 });
-    const old = await env.create({ key });
-    await env.command(old.id, { command: "delete", force: true, reason: "test" });
-    const client = new pg.Client({ connectionString: url });
-    await client.connect();
-    onTestFinished(() => client.end());
-    await client.query("BEGIN");
-    await client.query(`DELETE FROM ${schema}.keys WHERE hash = '${key.hash}'`);
-    const others = await Promise.all([env.open(), env.open()]);
-    const created = Promise.all(others.map((engine) => engine.append([env.creation({ key })])));
+    const key = env.key("k", { maxQueued: 9 });
+    const { id } = await env.create({ key });
+    const change = `UPDATE ${schema}.keys SET outcome_at = outcome_at WHERE hash = '${key.hash}'`;
     const waiting = `SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%${schema}%'`;
-    await vi.waitFor(async () => expect(await ask(waiting)).toHaveLength(2), 5_000);
-    await client.query("COMMIT");
-    expect(outcomesOf((await created).flat()).sort()).toEqual(["appended", "not_admitted"]);
+    const waitsFor = (count: number) =>
+      vi.waitFor(async () => expect(await ask(waiting)).toHaveLength(count), 5_000);
+    const [first, later] = await Promise.all([begun(url), begun(url)]);
+    await first.query(change);
+    /** The other one asks after whoever waits already, and keeps the key when it has it. */
+    const freed = async () => {
+      await waitsFor(1);
+      const changed = later.query(change);
+      await waitsFor(2);
+      await first.query("COMMIT");
+      return changed;
+    };
+    return { env, url, id, key, freed };
+  }
+
+  it("gets it before those who ask for it later, as a command", async () => {
+    const { env, id, freed } = await contended();
+    const told = env.command(id, { command: "cancel", force: false, reason: "enough" });
+    const [job] = await Promise.all([told, freed()]);
+    expect(job?.state).toBe("cancelled");
   });
+
+  it("gets it before those who ask for it later, in a transaction of its own", async () => {
+    const { env, url, key, freed } = await contended();
+    const own = await begun(url);
+    const tx = callerTransaction(own) as CallerTransaction;
+    const created = env.engine
+      .append([env.creation({ key })], tx)
+      .finally(() => own.query("COMMIT"));
+    const [outcomes] = await Promise.all([created, freed()]);
+    expect(outcomesOf(outcomes)).toEqual(["appended"]);
+  });
+});
+
+describe("the row of a key that is removed because nobody used it for long", () => {
+  it.each(["by themselves", "in transactions of their own"])(
+    "is made anew by creates %s that were about to lock it, one of which is let in",
+    async (way) => {
+      const { env, url, schema, ask } = await openStore();
+      const key = env.key("k", { maxQueued: 0 });
+      const old = await env.create({ key });
+      await env.command(old.id, { command: "delete", force: true, reason: "test" });
+      const client = await begun(url);
+      await client.query(`DELETE FROM ${schema}.keys WHERE hash = '${key.hash}'`);
+      const others = await Promise.all([env.open(), env.open()]);
+      const created = Promise.all(
+        others.map(async (engine) => {
+          if (way === "by themselves") return engine.append([env.creation({ key })]);
+          const own = await begun(url);
+          const tx = callerTransaction(own) as CallerTransaction;
+          return engine.append([env.creation({ key })], tx).finally(() => own.query("COMMIT"));
+        }),
+      );
+      const waiting = `SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%${schema}%'`;
+      await vi.waitFor(async () => expect(await ask(waiting)).toHaveLength(2), 5_000);
+      await client.query("COMMIT");
+      expect(outcomesOf((await created).flat()).sort()).toEqual(["appended", "not_admitted"]);
+    },
+  );
 });
 
 describe("processes that create and end jobs of the same keys", () => {

@@ -5,7 +5,7 @@ import { Client } from "pg";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
 import { openPostgresOutbox } from "#millrace/engine/postgres/outbox.js";
-import { execute, type FreshSchema, freshSchema } from "../support/postgres.js";
+import { execute, type FreshSchema, freshDatabase, freshSchema } from "../support/postgres.js";
 
 const contract = defineService("shop", {
   ship: defineJob({ payload: z.object({ orderId: z.string() }) }),
@@ -56,6 +56,22 @@ describe("a user of the store", () => {
     const outbox = await openPostgresOutbox(user.storeUrl);
     onTestFinished(() => outbox.close());
     await expect(outbox.provision()).rejects.toThrow(/Grant CREATE on the database/);
+  });
+
+  it("who may not connect to the database is told what its owner grants, and that suffices", async () => {
+    const place = await freshSchema();
+    const user = await newUser(place);
+    const own = new URL(await freshDatabase());
+    const name = own.pathname.slice(1);
+    await execute(own.href, `REVOKE CONNECT ON DATABASE ${name} FROM PUBLIC`);
+    onTestFinished(() => execute(own.href, `DROP OWNED BY ${user.name}`).then(() => {}));
+    const url = Object.assign(own, { username: user.name, password: "known" }).href;
+    const { _tag, message } = await faultOfOpening(url);
+    expect(_tag).toBe("StoreUnavailable");
+    expect(message).not.toContain("SCHEMA");
+    expect(grantsIn(message)).toEqual([`GRANT CONNECT ON DATABASE "${name}" TO "${user.name}";`]);
+    await execute(place.url, ...grantsIn(message));
+    expect((await faultOfOpening(url)).message).toMatch(/Grant CREATE on the database/);
   });
 
   it("who was given a schema needs no right on the database", async () => {

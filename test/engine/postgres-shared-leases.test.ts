@@ -4,7 +4,7 @@ import { connect, defineJob, defineService } from "millrace";
 import { Client } from "pg";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
-import { execute, freshSchema } from "../support/postgres.js";
+import { execute, freshDatabase, freshSchema } from "../support/postgres.js";
 import { gate } from "../worker/workshop.js";
 
 const shop = defineService("shop", {
@@ -13,10 +13,17 @@ const shop = defineService("shop", {
 
 const jobCount = 40;
 
-/** A service with chains of one job each, all of whose handlers have begun and wait for the gate. */
+/** Waits until a service listens to others. A worker that claimed before asks then whether its jobs were cancelled meanwhile. */
+async function untilListening(url: string): Promise<void> {
+  const listening = `SELECT 1 FROM pg_stat_activity WHERE datname = current_database()
+    AND application_name = 'millrace-listener' AND state = 'idle' AND query LIKE 'SHOW%'`;
+  while ((await execute(url, listening)).length === 0);
+}
+
+/** A service with chains of one job each, all of which were claimed together, and whose handlers wait for the gate. */
 async function printingShop() {
-  const { url, schema, storeUrl } = await freshSchema();
-  const service = await connect(shop, { url: storeUrl });
+  const url = await freshDatabase();
+  const service = await connect(shop, { url });
   const [end, allBegun] = [gate(), gate()];
   onTestFinished(async () => {
     end.open();
@@ -24,6 +31,9 @@ async function printingShop() {
   });
   const start = (number: number) => service.chains.start("print", { number }).orThrow();
   const chains = await Promise.all(Array.from({ length: jobCount }, (_, number) => start(number)));
+  // Whoever waits for a chain listens.
+  void Promise.all(chains.map((chain) => service.chains.wait(chain)));
+  await untilListening(url);
   let begun = 0;
   service.jobs.print.handle(async () => {
     begun += 1;
@@ -35,8 +45,8 @@ async function printingShop() {
   const counts = async () => {
     const [row] = await execute(
       url,
-      `SELECT (SELECT count(*) FROM ${schema}.leases)::int AS own, (SELECT count(*) FROM ${schema}.shared_leases)::int AS shared,
-        (SELECT count(*) FROM ${schema}.held)::int AS held`,
+      `SELECT (SELECT count(*) FROM millrace.leases)::int AS own, (SELECT count(*) FROM millrace.shared_leases)::int AS shared,
+        (SELECT count(*) FROM millrace.held)::int AS held`,
     );
     return row;
   };

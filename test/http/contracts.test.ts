@@ -1,4 +1,5 @@
 // Contracts and chains over HTTP, on every store: what a service accepts, and jobs that continue one another.
+import type { StandardSchemaV1 } from "@standard-schema/spec";
 import { defineJob, defineService, type Json, openEngine } from "millrace";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
@@ -201,6 +202,14 @@ describe.each(apiStores)("on $name", (store) => {
       continueWith: { type: "order", payload: {} },
     });
     expect([wrong.status, wrong.body.error.code]).toEqual([400, "invalid_argument"]);
+    for (const ended of [{ result: { approved: true } }, {}]) {
+      const refused = await api.post(`${path}/complete`, ended);
+      expect([refused.status, refused.body.error.details.reason]).toEqual([422, "result_invalid"]);
+      expect(refused.body.error.message).toContain('continue with "ship"');
+    }
+    const order = await other.claimOne(service, "order");
+    const settled = await api.settle(id, order.token, { outcome: "completed" });
+    expect([settled.status, settled.body.error.details.reason]).toEqual([422, "result_invalid"]);
     const next = await api.post(`${path}/complete`, { continueWith });
     expect(next.body).toMatchObject({ id, state: "pending", count: 2, current: { type: "ship" } });
     const listed = await other.get(`/v1/chains?service=${service}&state=queued`);
@@ -216,5 +225,21 @@ describe.each(apiStores)("on $name", (store) => {
     expect((await api.delete(path)).body).toEqual({ deleted: 2 });
     for (const answer of [await api.get(path), await api.delete(path)])
       expect(answer.status).toBe(404);
+  });
+
+  it("ends chains with a result whose schema a manifest cannot tell", async () => {
+    const { api } = servers;
+    const service = freshService();
+    const text: StandardSchemaV1<string, string> = {
+      "~standard": { version: 1, vendor: "own", validate: (value) => ({ value: String(value) }) },
+    };
+    const payload = z.object({});
+    const contract = defineService(service, {
+      ask: defineJob({ payload, result: text, continuations: ["ask"] }),
+    });
+    await api.accept(contract);
+    const { id } = (await api.post("/v1/chains", { service, type: "ask", payload: {} })).body;
+    const done = await api.post(`/v1/chains/${id}/complete`, { result: "yes" });
+    expect([done.status, done.body.output]).toEqual([200, "yes"]);
   });
 });

@@ -3,9 +3,10 @@ import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { once } from "node:events";
 import { type ClientRequest, request } from "node:http";
 import type { Socket } from "node:net";
-import { openEngine } from "millrace";
+import { defineJob, defineService, openEngine } from "millrace";
 import { FakeClock } from "millrace/testing";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { z } from "zod";
 import {
   apiStores,
   around,
@@ -116,6 +117,42 @@ describe.each(apiStores)("on $name", (store) => {
     expect(confirmed.body).toMatchObject({ state: "cancelled", reason: "asked" });
   });
 
+  it("lets a worker continue the job that it holds, which frees its key once it has let go", async () => {
+    const { api, other } = servers;
+    const service = freshService();
+    const keyed = {
+      keyConcurrency: { key: ["orders"], maxActive: 1 },
+      queue: { maxQueuedPerKey: 1 },
+    };
+    const payload = z.object({});
+    const contract = defineService(service, {
+      order: defineJob({ payload, continuations: ["ship"], ...keyed }),
+      ship: defineJob({ payload }),
+    });
+    await api.accept(contract);
+    const id = await api.create(service, "order");
+    const next = await api.create(service, "order");
+    const { job, token } = await api.claimOne(service, "order");
+    expect(job.id).toBe(id);
+    const refused = await api.settle(id, token, { outcome: "completed" });
+    expect([refused.status, refused.body.error.details.reason]).toEqual([422, "result_invalid"]);
+    expect(refused.body.error.message).toContain(
+      `continue with "ship", by POST /v1/jobs/${id}/complete with continueWith.`,
+    );
+    const leases = [{ jobId: id, token }];
+    const renew = async () => (await api.post("/v1/work/renewals", { leases })).body.entries;
+    expect(await renew()).toMatchObject([{ jobId: id, outcome: "held" }]);
+    const continueWith = { type: "ship", payload: {} };
+    const completed = await other.post(`/v1/jobs/${id}/complete`, { continueWith });
+    expect(completed.body).toMatchObject({ id, state: "completed" });
+    expect(await renew()).toMatchObject([{ jobId: id, outcome: "ended", state: "completed" }]);
+    expect((await api.claimOne(service, "ship")).job.id).toBe(completed.body.continuedBy);
+    expect(await api.claim(service, "order")).toEqual([]);
+    const late = await api.settle(id, token, { outcome: "completed" });
+    expect([late.status, late.body.error.details.reason]).toEqual([409, "stale_token"]);
+    expect((await api.claimOne(service, "order")).job.id).toBe(next);
+  });
+
   it("refuses numbers that no store can hold, and renews what comes beside the largest", async () => {
     const { api } = servers;
     const service = freshService();
@@ -197,6 +234,28 @@ describe.each(apiStores)("on $name", (store) => {
     const missing = [{ outcome: "failed" }, { outcome: "skipped" }, { outcome: "snoozed" }];
     for (const outcome of missing)
       expect(await settle(outcome)).toMatchObject({ reason: "field_missing" });
+    const nothing = { result: null, reason: "ignored" };
+    expect(await settle({ outcome: "cancelled", ...nothing })).toMatchObject({ reason: "ignored" });
+  });
+
+  it("takes no outcome that says what would be lost", async () => {
+    const { api } = servers;
+    const service = freshService();
+    const id = await api.create(service, "mail");
+    const { token } = await api.claimOne(service, "mail");
+    const error = { message: "no" };
+    const lost = [
+      ["result", { outcome: "failed", error, result: { messageId: "m-1" } }],
+      ["result", { outcome: "released", result: false }],
+      ["error", { outcome: "completed", result: 1, error }],
+      ["delayMs", { outcome: "failed", error, delayMs: 5 }],
+      ["reason", { outcome: "completed", reason: "done" }],
+    ] as const;
+    for (const [field, outcome] of lost) {
+      const { status, body } = await api.settle(id, token, outcome);
+      expect([status, body.error.details]).toEqual([400, { reason: "field_unwanted", field }]);
+    }
+    expect((await api.settle(id, token, { outcome: "completed", result: 1 })).status).toBe(200);
   });
 
   it("gives back what it has claimed for a caller that has gone", async () => {

@@ -165,6 +165,37 @@ describe("a schedule of a caller's", () => {
   });
 });
 
+describe("a schedule of a type whose definition names blockers", () => {
+  const waiting = {
+    ...jobs,
+    thank: defineJob({ payload: z.object({}), blockers: { report: "report" } }),
+  };
+  const daily = { type: "thank", payload: {}, cron: "0 8 * * *" } as const;
+  const message =
+    "A job of thank waits for report, which a schedule cannot name; let a job of another type create it.";
+
+  it("is refused, because it could never make a job", async () => {
+    const test = await testService(defineService("shop", waiting));
+    onTestFinished(() => test.stop());
+    expect(await test.service.schedules.create("daily", daily)).toMatchObject({
+      error: { _tag: "InvalidOption", field: "type", message },
+    });
+    await test.service.schedules.create("nightly", nightly).orThrow();
+  });
+
+  it("does not compile where a contract declares it, and keeps the service from starting", async () => {
+    // @ts-expect-error: a schedule cannot say what a thank waits for.
+    const contract = defineService("shop", waiting, { schedules: { daily, nightly } });
+    const service = await connect(contract, { url: "memory:" });
+    onTestFinished(() => service.stop());
+    await expect(service.start()).rejects.toMatchObject({
+      _tag: "InvalidDefinition",
+      field: "schedules.daily",
+      message: `schedules.daily: ${message}`,
+    });
+  });
+});
+
 describe("a declared schedule", () => {
   async function startedOn(url: string, contract: ReturnType<typeof shop>) {
     const service = await connect(contract, { url, keeper: { tickMs: 60_000 } });

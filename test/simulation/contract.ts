@@ -29,13 +29,20 @@ export interface Work {
   readonly next?: { readonly type: JobType; readonly work: Work };
 }
 
-const payload: StandardSchemaV1<Work, Work> = {
-  "~standard": {
-    version: 1,
-    vendor: "simulation",
-    validate: (value) => ({ value: value as Work }),
-  },
-};
+const payload = takesAll<Work>();
+
+/** What a job that may go on ends with where it does not. */
+const anything = takesAll<object>();
+
+function takesAll<Value>(): StandardSchemaV1<Value, Value> {
+  return {
+    "~standard": {
+      version: 1,
+      vendor: "simulation",
+      validate: (value) => ({ value: value as Value }),
+    },
+  };
+}
 
 const backoff = { kind: "exponential", baseMs: 300, factor: 2, maxMs: 2_000, jitter: 0.5 } as const;
 const retry = { maxTries: 3, backoff };
@@ -75,6 +82,7 @@ export const contract = defineService("simulated", {
   }),
   linked: defineJob({
     ...common,
+    result: anything,
     continuations: ["linked", "plain", "capped", "failsStale", "requeues", "blocks", "fleeting"],
   }),
 });

@@ -68,5 +68,9 @@ export async function openPair() {
     "ALTER SYSTEM SET synchronous_standby_names = '*'",
     "SELECT pg_reload_conf()",
   );
+  const waits = "SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'";
+  while ((await execute(primary.url, waits)).length === 0);
+  // Commits wait from when the checkpointer has read the configuration again, which it does before a checkpoint.
+  await execute(primary.url, "CHECKPOINT");
   return { primary, standby, way: await postgresWay(primary.url) };
 }

@@ -67,13 +67,13 @@ export async function freshSchema(): Promise<FreshSchema> {
 }
 
 /**
- * The URL of an empty database of its own on the shared server. To drop it forces a checkpoint of all that the other tests
+ * The URL of an empty database of its own on the shared server, made with some options. To drop it forces a checkpoint of all that the other tests
  * wrote, which takes many seconds on a slow disk, so that it goes with the server unless that is somebody's.
  */
-export async function freshDatabase(): Promise<string> {
+export async function freshDatabase(options = ""): Promise<string> {
   const url = await sharedPostgresUrl();
   const database = `test_${randomUUID().replaceAll("-", "")}`;
-  await execute(url, `CREATE DATABASE ${database}`);
+  await execute(url, `CREATE DATABASE ${database} ${options}`);
   onTestFinished(async () => {
     if (given !== "") await execute(url, `DROP DATABASE ${database} WITH (FORCE)`);
   });

@@ -16,7 +16,7 @@ import { freshSchema } from "../support/postgres.js";
 import { gate } from "../worker/workshop.js";
 
 const contract = defineService("shop", {
-  charge: defineJob({ payload: z.object({ orderId: z.string() }), leaseMs: 600 }),
+  charge: defineJob({ payload: z.object({ orderId: z.string() }), leaseMs: 3_000 }),
 });
 
 /** A shop whose abandoned handlers are heard of, and its table. */

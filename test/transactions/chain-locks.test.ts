@@ -10,7 +10,7 @@ import { gate } from "../worker/workshop.js";
 const order = z.object({ orderId: z.string() });
 
 const contract = defineService("shop", {
-  pay: defineJob({ payload: order, continuations: ["ship"], concurrency: 200 }),
+  pay: defineJob({ payload: order, result: z.any(), continuations: ["ship"], concurrency: 200 }),
   ship: defineJob({ payload: order }),
   refund: defineJob({
     payload: order,
@@ -123,7 +123,7 @@ describe("a completion in a transaction on postgres", () => {
     other.jobs.refund.handle(() => running.opened);
     await other.start();
     const first = await service.jobs.refund.create(payload, { id: "first" }).orThrow();
-    await service.jobs.refund.create(payload, { id: "second" }).orThrow();
+    await service.chains.start("refund", payload, { id: "second" }).orThrow();
     await pay(shop, "second", async () => {
       running.open();
       await first.wait().orThrow();
@@ -140,7 +140,7 @@ describe("a completion in a transaction on postgres", () => {
     const { service, other } = shop;
     const create = (id: string) => service.jobs.refund.create(payload, { id }).orThrow();
     const first = await create("first");
-    await create("second");
+    await service.chains.start("refund", payload, { id: "second" }).orThrow();
     const third = await create("third");
     await pay(shop, "second", async () => {
       expect(await first.cancel().orThrow()).toMatchObject({ outcome: "cancelled" });

@@ -1,4 +1,4 @@
-// Chains in transactions of the caller's: started and completed there, they commit and roll back with its data.
+// Chains and jobs in transactions of the caller's: started and completed there, they commit and roll back with its data.
 import Database from "better-sqlite3";
 import {
   type AsyncTransactionSource,
@@ -44,7 +44,7 @@ async function onSqlite() {
       throw error;
     }
   };
-  return { service, run };
+  return { service, run, db };
 }
 
 async function onPostgres() {
@@ -56,13 +56,15 @@ async function onPostgres() {
   const pool = new Pool({ connectionString: url });
   onTestFinished(() => pool.end());
   const source: AsyncTransactionSource<TransactionClient> = pgTransactions(pool);
-  return { service, run: source.run };
+  return { service, run: source.run, pool };
 }
 
-describe.for([
+const transactional = [
   { name: "sqlite", open: onSqlite },
   { name: "postgres", open: onPostgres },
-])("a chain in a transaction on $name", ({ open }) => {
+];
+
+describe.for(transactional)("a chain in a transaction on $name", ({ open }) => {
   it("starts with the commit", async () => {
     const { service, run } = await open();
     const { chains } = service;
@@ -121,6 +123,38 @@ describe.for([
     expect((await chains.get(chain).orThrow()).state).toBe("completed");
   });
 
+  it("is what its key stands for until its last job has ended there", async () => {
+    const { service, run } = await open();
+    const { chains } = service;
+    const once = { idempotencyKey: { key: "k", scope: "unfinished" } } as const;
+    const start = (tx: TransactionClient) => chains.start("awaitPayment", payload, { ...once, tx });
+    const [first, again, next] = await run(async (tx) => {
+      const first = await start(tx).orThrow();
+      await chains
+        .complete(
+          first,
+          async ({ job, complete }) => {
+            if (job.type === "awaitPayment")
+              await complete(job, ({ continueWith }) => continueWith("ship", payload));
+          },
+          { tx },
+        )
+        .orThrow();
+      const again = await start(tx).orThrow();
+      await chains
+        .complete(
+          first,
+          async ({ job, complete }) => {
+            if (job.type === "ship") await complete(job, () => ({ shipped: true }));
+          },
+          { tx },
+        )
+        .orThrow();
+      return [first, again, await start(tx).orThrow()] as const;
+    });
+    expect([again.id, again.existing, next.existing]).toEqual([first.id, true, false]);
+  });
+
   it("refuses what is no transaction", async () => {
     const { service } = await open();
     const chain = await service.chains.start("awaitPayment", payload).orThrow();
@@ -128,3 +162,155 @@ describe.for([
     expect(refused).toMatchObject({ error: { _tag: "InvalidOption", field: "tx" } });
   });
 });
+
+describe.for(transactional)("a job that is completed in a transaction on $name", ({ open }) => {
+  it("is completed with the commit, and not at all when that is rolled back", async () => {
+    const { service, run } = await open();
+    const ref = await service.jobs.ship.create(payload, { delayMs: 60_000 }).orThrow();
+    const complete = (tx: TransactionClient) => ref.complete({ shipped: true }, { tx }).orThrow();
+    const undone = run(async (tx) => {
+      expect(await complete(tx)).toMatchObject({ state: "completed", result: { shipped: true } });
+      throw new Error("no stock");
+    });
+    await expect(undone).rejects.toThrow("no stock");
+    expect(await ref.get().orThrow()).toMatchObject({ state: "pending" });
+    await run(complete);
+    expect(await ref.wait().orThrow()).toEqual({ shipped: true });
+    expect(await ref.get().orThrow()).toMatchObject({ completedBy: null });
+    await run(async (tx) => {
+      expect(await ref.complete({ shipped: true }, { tx })).toMatchObject({
+        error: { _tag: "JobAlreadyCompleted", state: "completed" },
+      });
+    });
+    expect((await ref.events().orThrow()).map(({ name }) => name)).toEqual([
+      "created",
+      "completed",
+    ]);
+  });
+
+  it("is completed in the transaction that created it, with a result that fits", async () => {
+    const { service, run } = await open();
+    const ref = await run(async (tx) => {
+      const created = await service.jobs.ship.create(payload, { tx }).orThrow();
+      const same = service.ref(created.id);
+      expect(await same.complete({ shipped: "yes" }, { tx })).toMatchObject({
+        error: { _tag: "InvalidResult" },
+      });
+      await created.complete({ shipped: false }, { tx }).orThrow();
+      return created;
+    });
+    expect(await ref.wait().orThrow()).toEqual({ shipped: false });
+  });
+
+  it("is no chain, which a completion of one says also there", async () => {
+    const { service, run } = await open();
+    await run(async (tx) => {
+      const { id } = await service.jobs.ship.create(payload, { tx }).orThrow();
+      expect(await service.chains.complete(id, () => {}, { tx })).toMatchObject({
+        error: { _tag: "JobNotFound", message: `Job ${id} is no chain; complete it as a job.` },
+      });
+    });
+  });
+});
+
+describe("a completion in a transaction that its callback ends", () => {
+  it("throws what the callback throws", async () => {
+    const { service, db } = await onSqlite();
+    const chain = await service.chains.start("awaitPayment", payload).orThrow();
+    db.exec("BEGIN IMMEDIATE");
+    const failing = service.chains.complete(
+      chain,
+      async () => {
+        db.exec("ROLLBACK");
+        throw new Error("no stock");
+      },
+      { tx: db },
+    );
+    await expect(failing).rejects.toThrow("no stock");
+  });
+});
+
+/**
+ * A transaction that sees the database as it was in `begin`, and the one that takes its place when it is told to begin anew:
+ * on SQLite that waits for its turn to write, because the service may write meanwhile.
+ */
+async function snapshotOf(where: string) {
+  if (where === "SQLite") {
+    const { service, db } = await onSqlite();
+    const run = async (sql: string) => void db.exec(sql);
+    const begin = () => run("BEGIN; SELECT count(*) FROM jobs");
+    return { service, run, tx: db, begin, beginAnew: () => run("ROLLBACK; BEGIN IMMEDIATE") };
+  }
+  const { service, pool } = await onPostgres();
+  const tx = await pool.connect();
+  onTestFinished(() => tx.release());
+  const run = async (sql: string) => void (await tx.query(sql));
+  const begin = () => run(`BEGIN ISOLATION LEVEL ${where}; SELECT 1`);
+  return { service, run, tx, begin, beginAnew: () => run("ROLLBACK").then(begin) };
+}
+
+describe.for(["REPEATABLE READ", "SERIALIZABLE", "SQLite"])(
+  "in a transaction that sees the past (%s)",
+  (where) => {
+    it.for(["was started", "has gone on"])(
+      "a chain that %s since then is a conflict, and completed when it is run again",
+      async (what) => {
+        const { service, run, tx, begin, beginAnew } = await snapshotOf(where);
+        const { chains } = service;
+        const id = "chain";
+        const start = async () => void (await chains.start("awaitPayment", payload, { id }));
+        const goOn = () =>
+          chains
+            .complete(id, async ({ job, complete }) => {
+              if (job.type === "awaitPayment")
+                await complete(job, ({ continueWith }) => continueWith("ship", payload));
+            })
+            .orThrow();
+        const finish = () =>
+          chains.complete(
+            id,
+            ({ job, complete }) =>
+              complete(job, () => ({ [job.type === "ship" ? "shipped" : "paid"]: true }) as never),
+            { tx },
+          );
+        if (what === "has gone on") await start();
+        await begin();
+        await (what === "has gone on" ? goOn() : start());
+        expect(await finish()).toMatchObject({
+          error: {
+            _tag: "TransactionConflict",
+            message: expect.stringMatching(
+              where === "SQLite" ? /run it again/ : /does not see chain chain .* run it again/,
+            ),
+          },
+        });
+        await beginAnew();
+        await finish().orThrow();
+        await run("COMMIT");
+        expect((await chains.get(id).orThrow()).state).toBe("completed");
+      },
+    );
+
+    it("a job that was created since then is a conflict, and completed when it is run again", async () => {
+      const { service, run, tx, begin, beginAnew } = await snapshotOf(where);
+      await begin();
+      const ref = await service.jobs.ship.create(payload).orThrow();
+      const complete = () => ref.complete({ shipped: true }, { tx });
+      expect(await complete()).toMatchObject({ error: { _tag: "TransactionConflict" } });
+      await beginAnew();
+      await complete().orThrow();
+      await run("COMMIT");
+      expect(await ref.wait().orThrow()).toEqual({ shipped: true });
+    });
+
+    it("what nobody has created is not found", async () => {
+      const { service, tx, begin, beginAnew } = await snapshotOf(where);
+      await begin();
+      await beginAnew();
+      const completed = await service.chains.complete("nobody", () => {}, { tx });
+      expect(completed).toMatchObject({ error: { _tag: "JobNotFound" } });
+      const job = await service.ref("nobody").complete({}, { tx });
+      expect(job).toMatchObject({ error: { _tag: "JobNotFound" } });
+    });
+  },
+);

@@ -62,6 +62,41 @@ describe.for(sources)("complete with $name", (source) => {
     expect(charges()).toEqual([]);
   });
 
+  it("rolls everything back when the continuation can never be stored, and ends the job as failed", async () => {
+    const { service, charge, charges } = await openShop(source);
+    service.jobs.charge.handle((job) =>
+      job.complete(({ tx, continueWith }) => {
+        charge(tx, "o-1", 1);
+        return continueWith("ship", { orderId: 5 } as never);
+      }),
+    );
+    await service.start();
+    const ended = await service.jobs.charge.run(payload);
+    expect(ended).toMatchObject({
+      error: { _tag: "JobEnded", state: "failed", error: { name: "InvalidPayload" } },
+    });
+    expect(charges()).toEqual([]);
+  });
+
+  it("ends a job as failed whose continuation would wait for its own chain", async () => {
+    const { service, charge, charges } = await openShop(source);
+    let waiting = "";
+    service.jobs.charge.handle((job) =>
+      job.complete(({ tx, continueWith }) => {
+        charge(tx, "o-1", 1);
+        return continueWith("ship", payload, { blockers: [waiting] });
+      }),
+    );
+    const chain = await service.chains.start("charge", payload).orThrow();
+    waiting = (await service.jobs.ship.create(payload, { blockers: [chain] }).orThrow()).id;
+    await service.start();
+    const ended = await service.ref(chain.id).wait();
+    expect(ended).toMatchObject({
+      error: { _tag: "JobEnded", state: "failed", error: { name: "InvalidBlocker" } },
+    });
+    expect(charges()).toEqual([]);
+  });
+
   it.for([
     { how: "deleted", failure: { _tag: "JobAborted", reason: "not_found" } },
     { how: "cancelled", failure: { _tag: "JobAlreadyCompleted", state: "cancelled" } },
@@ -148,6 +183,35 @@ describe.for(sources)("complete with $name", (source) => {
     expect(await service.ref("ship-1").get()).toMatchObject({ error: { _tag: "JobNotFound" } });
     expect((await service.ref("ship-2").get().orThrow()).state).toBe("pending");
   });
+});
+
+it("rolls everything back where the callback completes the chain itself, and the job is tried again", async () => {
+  const later = sources.find(({ name }) => name === "a client that answers later");
+  if (later === undefined) throw new Error("There is no such source.");
+  const { service, charge, charges } = await openShop(later);
+  const failures: unknown[] = [];
+  service.jobs.charge.handle(({ id, complete, tries }) =>
+    complete(async ({ tx }) => {
+      charge(tx, `try-${tries}`, tries);
+      const paid = { paid: true };
+      if (tries > 1) return paid;
+      const chain = service.chains.ref("charge", id);
+      const end: Parameters<typeof service.chains.complete<"charge">>[1] = async (step) => {
+        if (step.job.type === "charge") await step.complete(step.job, () => paid);
+      };
+      await service.chains.complete(chain, end, { tx }).orThrow();
+      return paid;
+    }).catch((thrown) => {
+      failures.push(thrown);
+      throw thrown;
+    }),
+  );
+  await service.start();
+  expect(await service.jobs.charge.run(payload).orThrow()).toEqual({ paid: true });
+  expect(failures).toMatchObject([
+    { message: expect.stringContaining("changed in the transaction") },
+  ]);
+  expect(charges()).toEqual([["try-2", 2]]);
 });
 
 describe("a service without transactions", () => {

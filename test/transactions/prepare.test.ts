@@ -203,6 +203,19 @@ describe("atomic mode with better-sqlite3", () => {
     expect(charges()).toEqual([["completed", 2]]);
   });
 
+  it("takes a value that has a member then for no promise", async () => {
+    const { service } = await openShop(source);
+    const rule: unknown = JSON.parse('{ "if": "paid", "then": "ship" }');
+    const prepared: unknown[] = [];
+    service.jobs.ship.handle(async ({ prepare, complete }) => {
+      prepared.push(await prepare({ mode: "staged" }, () => rule));
+      return complete(() => rule);
+    });
+    await service.start();
+    expect(await service.jobs.ship.run(payload, { maxTries: 1 }).orThrow()).toEqual(rule);
+    expect(prepared).toEqual([rule]);
+  });
+
   it.for(["prepare", "complete"] as const)("rolls back a %s that gives a promise", async (call) => {
     const { service, charge, charges } = await openShop(source);
     const failures: unknown[] = [];

@@ -1,9 +1,11 @@
 // What a job may continue with, and what comes out of a chain, follows from the contract.
 // The compiler is the judge here; what runs only shows that the values are there, too.
-import { connect, defineJob, defineService, type Json } from "millrace";
+import { type ChainRef, type Chains, connect, defineJob, defineService, type Json } from "millrace";
 import { describe, expect, expectTypeOf, it, onTestFinished } from "vitest";
 import { z } from "zod";
 import { chainShop } from "../client/chain-shop.js";
+
+const o1 = { orderId: "1" };
 
 async function service() {
   const connected = await connect(chainShop, { url: "memory:" });
@@ -54,6 +56,71 @@ describe("continueWith", () => {
     jobs.charge.handle(async () => ({ charged: true }));
     const other = await service();
     other.jobs.ship.handle(async () => ({ parcel: "1" }));
+  });
+});
+
+describe("a completion without a worker", () => {
+  it("takes what the type of the current job takes", async () => {
+    const { chains } = await service();
+    const chain = await chains.start("ship", { orderId: "1" }, { delayMs: 60_000 }).orThrow();
+    await chains
+      .complete(chain, async ({ job, complete }) => {
+        if (job.type !== "ship") return;
+        const next = await complete(job, ({ continueWith }) =>
+          continueWith("refund", { orderId: job.payload.orderId }),
+        );
+        expectTypeOf(next.type).toEqualTypeOf<"refund">();
+        const end = await complete(next, async () => ({ refunded: true }));
+        expectTypeOf(end).toEqualTypeOf<null>();
+      })
+      .orThrow();
+    const refund = await chains.start("refund", { orderId: "1" }, { delayMs: 60_000 }).orThrow();
+    const { output } = await chains
+      .complete(refund, ({ job, complete }) => complete(job, () => ({ refunded: false })))
+      .orThrow();
+    expect(output).toEqual({ refunded: false });
+  });
+
+  it("takes only what fits every type that the job may have", () => {
+    const types = (chains: Chains<(typeof chainShop)["jobs"]>, shipped: ChainRef<"ship">) => {
+      void chains.complete(shipped, async ({ job, complete }) => {
+        // @ts-expect-error: the job may be a ship, which has a parcel.
+        await complete(job, () => ({ refunded: true }));
+        // @ts-expect-error: the job may be a refund, which continues with nothing.
+        await complete(job, ({ continueWith }) => continueWith("refund", { orderId: "1" }));
+        await complete(job, () => ({ parcel: "1", refunded: true }));
+        // @ts-expect-error: a ship has no refund.
+        if (job.type === "ship") await complete(job, () => ({ refunded: true }));
+        // @ts-expect-error: a ship continues with no charge.
+        if (job.type === "ship") await complete(job, (step) => step.continueWith("charge", o1));
+        // @ts-expect-error: a refund continues with nothing.
+        if (job.type === "refund") await complete(job, (step) => step.continueWith("refund", o1));
+      });
+      void chains.complete("a chain of any type", async ({ job, complete }) => {
+        // @ts-expect-error: the job may be of another type.
+        await complete(job, () => 5);
+        if (job.type === "lone") await complete(job, () => 5);
+      });
+    };
+    expectTypeOf(types).toBeFunction();
+  });
+
+  it("takes a continuation that every type names", () => {
+    const both = defineService("both", {
+      first: defineJob({ payload: z.object({}), continuations: ["second", "third"] }),
+      second: defineJob({ payload: z.object({}), continuations: ["third", "fourth"] }),
+      third: defineJob({ payload: z.object({}), continuations: ["third", "fourth"] }),
+      fourth: defineJob({ payload: z.object({}), continuations: ["third"] }),
+    });
+    const types = (chains: Chains<(typeof both)["jobs"]>, first: ChainRef<"first">) =>
+      chains.complete(first, async ({ job, complete }) => {
+        await complete(job, ({ continueWith }) => continueWith("third", {}));
+        // @ts-expect-error: the first and the last do not continue with the fourth.
+        await complete(job, ({ continueWith }) => continueWith("fourth", {}));
+        // @ts-expect-error: each of them always continues.
+        await complete(job, () => ({ done: true }));
+      });
+    expectTypeOf(types).toBeFunction();
   });
 });
 

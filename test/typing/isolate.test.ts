@@ -3,11 +3,12 @@ import {
   connect,
   defineJob,
   defineService,
+  InvalidHandler,
   type IsolatedHandler,
   terminate,
   versions,
 } from "millrace";
-import { expectTypeOf, it, onTestFinished } from "vitest";
+import { expect, expectTypeOf, it, onTestFinished } from "vitest";
 import { z } from "zod";
 
 const video = defineService("video", {
@@ -18,6 +19,7 @@ const video = defineService("video", {
     isolate: true,
   }),
   publish: defineJob({ payload: z.object({ frames: z.number() }) }),
+  probe: defineJob({ payload: z.string(), continuations: ["publish"], isolate: true }),
   resize: versions(
     defineJob({ payload: z.string(), result: z.number(), isolate: true }),
     defineJob({ payload: z.object({ url: z.string() }), version: 2, isolate: true }),
@@ -55,4 +57,22 @@ it("what stays in the worker is typed by the contract", async () => {
   });
   service.jobs.resize.version(1).handle({ exec: (payload) => ["resize", payload.trim()] });
   service.handle({ resize: { exec: ({ url }) => ["resize", url] } });
+});
+
+it("what always continues says how, in the worker", async () => {
+  const service = await connect(video, { url: "memory:" });
+  onTestFinished(() => service.stop());
+  const exec = ["ffprobe", "{payload}"];
+  // @ts-expect-error: nothing says how a probe continues.
+  expect(() => service.jobs.probe.handle({ exec })).toThrow(InvalidHandler);
+  // @ts-expect-error: the same for several at once.
+  expect(() => service.handle({ probe: { exec } })).toThrow(InvalidHandler);
+  service.jobs.probe.handle({
+    exec,
+    complete: ({ value, job, continueWith }) => {
+      expectTypeOf(value).toBeUnknown();
+      expectTypeOf(job.payload).toEqualTypeOf<string>();
+      return continueWith("publish", { frames: Number(value) });
+    },
+  });
 });

@@ -1,7 +1,7 @@
 // A handler that completes its job itself: with a value, with the next job of its chain, once, and under its own token.
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
-import { JobAlreadyCompleted } from "#millrace/client/errors.js";
+import { InvalidPayload, JobAlreadyCompleted } from "#millrace/client/errors.js";
 import { defineJob, defineService } from "#millrace/contract/define.js";
 import { chainOf, continuationId } from "#millrace/core/chains.js";
 import { JobAborted } from "#millrace/worker/abort.js";
@@ -16,11 +16,12 @@ function shop() {
       charge: defineJob({
         payload: order,
         result: z.object({ paid: z.boolean() }),
-        continuations: ["ship", "refund"],
+        continuations: ["ship", "refund", "thank"],
         retry: { maxTries: 2, backoff: [10] },
         timeoutMs: 5_000,
       }),
       ship: defineJob({ payload: order.extend({ copies: z.number().default(1) }) }),
+      thank: defineJob({ payload: order, blockers: { delivery: "ship" } }),
       refund: defineJob({
         payload: order,
         keyConcurrency: { key: ["refund"] },
@@ -187,16 +188,63 @@ describe("a complete that fails", () => {
     ["other", payload, {}, /does not continue with other: add "other" to the continuations/],
     ["ship", { orderId: 5 }, {}, /payload of ship is not valid/],
     ["ship", payload, { id: "mine" }, /id is not an option of a continuation/],
-  ])("names what is wrong with a continuation (%s %o %o)", async (type, next, options, message) => {
+    ["thank", payload, {}, /blockers: thank waits for delivery/],
+    ["thank", payload, { blockers: { other: "x" } }, /thank waits for delivery/],
+  ])(
+    "ends the job as failed for a continuation that cannot be stored (%s %o %o)",
+    async (type, next, options, message) => {
+      const workshop = shop();
+      const id = await workshop.create("charge", payload);
+      await workshop.start({
+        charge: (job) =>
+          job.complete(({ continueWith }) => continueWith(type, next, options as object)),
+      });
+      const job = await workshop.job(id);
+      expect(job).toMatchObject({ state: "failed", tries: 1, error: { reason: "result" } });
+      expect(job.error?.name).toMatch(/^Invalid(Option|Payload)$/);
+      expect(job.error?.message).toMatch(message);
+    },
+  );
+
+  it("ends the job as failed even if the handler did not await such a continuation", async () => {
+    const workshop = shop();
+    const id = await workshop.create("charge", payload);
+    await workshop.start({
+      charge: (job) => {
+        void job.complete(({ continueWith }) => continueWith("other", payload));
+      },
+    });
+    expect(await workshop.job(id)).toMatchObject({
+      state: "failed",
+      error: { name: "InvalidOption" },
+    });
+  });
+
+  it("can be made good by another call also then", async () => {
     const workshop = shop();
     const id = await workshop.create("charge", payload);
     await workshop.start({
       charge: (job) =>
-        job.complete(({ continueWith }) => continueWith(type, next, options as object)),
+        job
+          .complete(({ continueWith }) => continueWith("ship", { orderId: 5 }))
+          .catch(() => job.complete(({ continueWith }) => continueWith("ship", payload))),
     });
-    const job = await workshop.job(id);
-    expect(job.state).toBe("retry");
-    expect(job.error?.message).toMatch(message);
+    expect(await workshop.job(id)).toMatchObject({ state: "completed" });
+  });
+
+  it("fails the try alone where the same fault is of something else that the handler does", async () => {
+    const workshop = shop();
+    const id = await workshop.create("charge", payload);
+    await workshop.start({
+      charge: (job) =>
+        job.complete(() => {
+          throw new InvalidPayload({ type: "ship", issues: [], message: "no stock yet" });
+        }),
+    });
+    expect(await workshop.job(id)).toMatchObject({
+      state: "retry",
+      error: { name: "InvalidPayload", reason: "error" },
+    });
   });
 });
 

@@ -2,15 +2,16 @@
  * `millrace chain`: jobs that continue one another, as one.
  */
 import type { Command } from "commander";
-import type { JobRowAnswer } from "../answers.js";
 import { ask, path } from "../api.js";
+import { type ChainAnswer, chainText } from "../chain-text.js";
 import { define, group, option, type Run } from "../define.js";
 import { type FilterOptions, filterQuery } from "../filters.js";
 import { type ListOptions, listOptions, printList } from "../lists.js";
 import type { Column } from "../table.js";
-import { list, timeOrAgo } from "../values.js";
-import { ago, fields, jobColumns, paintState } from "../words.js";
-import { completionBody } from "./job.js";
+import { durationMs, list, timeOrAgo } from "../values.js";
+import { awaitChainEnd, checkTimeout, type WaitOptions, waitOptions } from "../wait.js";
+import { ago, paintState } from "../words.js";
+import { type CompleteOptions, complete, completeOptions } from "./job-complete.js";
 import { defineChainStart } from "./job-create.js";
 
 interface ChainRowAnswer {
@@ -21,14 +22,6 @@ interface ChainRowAnswer {
   readonly currentType: string;
   readonly currentJobId: string;
   readonly createdAt: string;
-}
-
-interface ChainAnswer {
-  readonly id: string;
-  readonly state: string;
-  readonly output?: unknown;
-  readonly jobs: readonly JobRowAnswer[];
-  readonly count: number;
 }
 
 const columns: readonly Column<ChainRowAnswer>[] = [
@@ -46,7 +39,7 @@ const columns: readonly Column<ChainRowAnswer>[] = [
 
 /** Adds the commands. */
 export function addChain(program: Command, run: Run): void {
-  const chain = group(program, "chain", "chains of jobs: start, list, complete, delete");
+  const chain = group(program, "chain", "chains of jobs: start, list, wait, complete, delete");
   defineChainStart(chain, run);
   define<FilterOptions & ListOptions>(chain, run, {
     words: "list",
@@ -71,40 +64,39 @@ export function addChain(program: Command, run: Run): void {
     examples: ["millrace chain get 01HZX…"],
     run: async (session, { args: [id = ""] }) => {
       const found = await ask<ChainAnswer>(await session.api(), "GET", path`/v1/chains/${id}`);
-      const { output } = session;
-      const { colors } = output;
-      output.document(found, () =>
-        [
-          fields(
-            [
-              ["id", found.id],
-              ["state", paintState(found.state, found.state, colors)],
-              ["output", found.output === undefined ? undefined : JSON.stringify(found.output)],
-            ],
-            colors,
-          ),
-          output.table(found.jobs, jobColumns),
-        ].join("\n\n"),
-      );
+      session.output.document(found, () => chainText(found, session.output));
     },
+  });
+  define<{ timeout?: number }>(chain, run, {
+    words: "wait <id>",
+    says: "follow a chain to its end and print its output",
+    examples: ["millrace chain wait 01HZX… --timeout 1h"],
+    options: [option("--timeout <duration>", "how long to wait (default: for ever)", durationMs)],
+    run: (session, { args: [id = ""], options }) => awaitChainEnd(session, id, options.timeout),
   });
   defineChanges(chain, run);
 }
 
 function defineChanges(chain: Command, run: Run): void {
-  define<{ result?: string; continueWith?: string; payload?: string }>(chain, run, {
+  define<CompleteOptions & WaitOptions & { job?: string }>(chain, run, {
     words: "complete <id>",
     says: "complete a chain's current job without a worker",
-    examples: [`millrace chain complete 01HZX… --result '{"approved":true}'`],
+    examples: [
+      `millrace chain complete 01HZX… --result '{"approved":true}'`,
+      `millrace chain complete 01HZX… --job 01HZY… --result '{"approved":true}'`,
+      "millrace chain complete 01HZX… --continue-with ship --payload @order.json --delay 1h --wait",
+    ],
     options: [
-      option("--result <json>", "its result: inline, @file, or - for stdin"),
-      option("--continue-with <type>", "go on with a job of this type"),
-      option("--payload <json>", "the payload of that job: inline, @file, or - for stdin"),
+      option("--job <id>", "the job that this decides about; refused when the chain is at another"),
+      ...waitOptions("the chain", "output"),
+      ...completeOptions(),
     ],
     run: async (session, { args: [id = ""], options }) => {
-      const body = await completionBody(options);
+      checkTimeout(options);
       const route = path`/v1/chains/${id}/complete`;
-      const answer = await ask<{ state?: string }>(await session.api(), "POST", route, { body });
+      const api = await session.api();
+      const answer = await complete<{ state?: string }>(api, route, options, options.job);
+      if (options.wait) return awaitChainEnd(session, id, options.timeout);
       session.output.document(answer, () => `${id} ${answer.state ?? "completed"}`);
     },
   });

@@ -6,54 +6,44 @@ import { systemIds } from "../../client/ids.js";
 import { signJob } from "../../client/signing.js";
 import type { Manifest } from "../../contract/manifest.js";
 import type { Json } from "../../core/json.js";
-import type { CreateAnswer } from "../answers.js";
+import type { CreateAnswer, JobAnswer } from "../answers.js";
 import { type Api, ask, path } from "../api.js";
+import { refusedBlockers } from "../blockers.js";
 import { define, option, type Run } from "../define.js";
 import { Failure, messageOf } from "../failure.js";
+import { type JobOptions, jobBody, jobOptions } from "../job-options.js";
 import type { Session } from "../session.js";
-import { durationMs, jsonInput, list, time, wholeNumber } from "../values.js";
-import { awaitEnd } from "../wait.js";
+import { durationMs, jsonInput, wholeNumber } from "../values.js";
+import { awaitChainEnd, awaitEnd, checkTimeout, type WaitOptions, waitOptions } from "../wait.js";
 
-interface CreateOptions {
+interface CreateOptions extends JobOptions, WaitOptions {
   readonly id?: string;
   readonly typeVersion?: number;
   readonly queue?: string;
-  readonly priority?: number;
-  readonly delay?: number;
-  readonly runAt?: string;
-  readonly deadline?: string;
-  readonly maxTries?: number;
   readonly idempotencyKey?: string;
-  readonly blocker?: readonly string[];
-  readonly blockerChain?: readonly string[];
-  readonly tag?: readonly string[];
+  readonly idempotencyScope?: string;
+  readonly idempotencyWindow?: number;
   readonly requestId?: string;
   readonly sign?: string;
-  readonly wait?: boolean;
-  readonly timeout?: number;
 }
 
 const createOptions = (): readonly Option[] => [
   option("--id <id>", "an id of your own"),
   option("--type-version <number>", "the version of the type", wholeNumber(1)),
   option("--queue <name>", "another queue than the type's own"),
-  option(
-    "--priority <number>",
-    "higher goes first (default 0)",
-    wholeNumber(-1_000_000, 1_000_000),
-  ),
-  option("--delay <duration>", "not before this time has passed", durationMs),
-  option("--run-at <time>", "not before this time", time),
-  option("--deadline <time>", "expires if it has not ended by then", time),
-  option("--max-tries <number>", "how often it is tried", wholeNumber(1)),
+  ...jobOptions(),
   option("--idempotency-key <key>", "the same key gives the same job"),
-  option("--blocker <ids>", "wait for these jobs first (repeatable)", list),
-  option("--blocker-chain <ids>", "wait for these chains first (repeatable)", list),
-  option("--tag <tags>", "mark it (repeatable)", list),
+  option(
+    "--idempotency-scope <scope>",
+    "whether the key stands for any job (default) or only for one that has not ended; a chain ends with its last job",
+  ).choices(["any", "unfinished"]),
+  option(
+    "--idempotency-window <duration>",
+    "how long the key is remembered (default 1d)",
+    durationMs,
+  ),
   option("--request-id <id>", "the request that it belongs to"),
   option("--sign <key>", "sign it with a private key: hexadecimal, or a file that holds it"),
-  option("--wait", "follow it to its end and print its result"),
-  option("--timeout <duration>", "how long --wait waits (default: for ever)", durationMs),
 ];
 
 /** Adds the command. */
@@ -65,8 +55,9 @@ export function defineCreate(job: Command, run: Run): void {
       `millrace job create shop sendReceipt '{"orderId":"o-1","to":"a@b.example"}' --wait`,
       "millrace job create shop renderInvoice @order.json --delay 5m --tag vip",
       "echo '{}' | millrace job create shop syncStock -",
+      "millrace job create shop thank '{}' --blocker invoice=01HZX…,delivery=01HZY…:continue",
     ],
-    options: createOptions(),
+    options: [...createOptions(), ...waitOptions("it", "result")],
     run: (session, { args, options }) => create(session, "/v1/jobs", args, options),
   });
 }
@@ -76,8 +67,8 @@ export function defineChainStart(chain: Command, run: Run): void {
   define<CreateOptions>(chain, run, {
     words: "start <service> <type> [payload]",
     says: "start a chain with its first job; the payload is JSON: inline, @file, or - for stdin",
-    examples: [`millrace chain start shop approve '{"requestId":"r-1"}'`],
-    options: createOptions().filter(({ long }) => long !== "--wait" && long !== "--timeout"),
+    examples: [`millrace chain start shop approve '{"requestId":"r-1"}' --wait --timeout 1h`],
+    options: [...createOptions(), ...waitOptions("the chain", "output")],
     run: (session, { args, options }) => create(session, "/v1/chains", args, options),
   });
 }
@@ -88,21 +79,41 @@ async function create(
   [service = "", type = "", given = "{}"]: readonly string[],
   options: CreateOptions,
 ): Promise<void> {
-  if (options.timeout !== undefined && !options.wait)
-    throw new Failure("usage", "--timeout says how long --wait waits; give both.");
+  checkTimeout(options);
   const payload = await jsonInput("payload", given);
   const api = await session.api();
   const wish = { service, type, payload, ...bodyOf(options) };
   const body = options.sign === undefined ? wish : await signed(api, wish, options.sign);
-  const created = await ask<CreateAnswer>(api, "POST", route, { body, signal: session.signal });
+  const asked = ask<CreateAnswer>(api, "POST", route, { body, signal: session.signal });
+  const created = await asked.catch(refusedBlockers);
   if (options.wait) {
     session.output.note(`${created.id} ${created.outcome}`);
-    await awaitEnd(session, created.id, options.timeout);
-    return;
+    if (route === "/v1/chains") return awaitStarted(session, created, options.timeout);
+    return awaitEnd(session, created.id, options.timeout);
   }
   session.output.document(created, () => created.id);
   if (created.outcome !== "accepted" && session.output.format === "text")
     session.output.note(outcomeText(created));
+}
+
+/**
+ * Waits for the chain that a start has given. Where a job that was there already stands for it, that may be a part of
+ * another chain, or of none.
+ */
+async function awaitStarted(
+  session: Session,
+  { id, outcome }: CreateAnswer,
+  timeoutMs: number | undefined,
+): Promise<void> {
+  const isOwn = outcome === "accepted" || outcome === "replaced";
+  // A chain may go on when its first job has been discarded.
+  const job = isOwn
+    ? null
+    : await ask<JobAnswer>(await session.api(), "GET", path`/v1/jobs/${id}`).catch(nullIfMissing);
+  if (job === null) return awaitChainEnd(session, id, timeoutMs);
+  if (job.chainId !== undefined) return awaitChainEnd(session, job.chainId, timeoutMs);
+  session.output.note(`Job ${id} is no chain; what is waited for is its own end.`);
+  return awaitEnd(session, id, timeoutMs);
 }
 
 /** Signs a create, with an id of its own if it has none. */
@@ -130,29 +141,33 @@ interface Wish {
 
 /** The version that a create without one makes: the accepted contract's highest, or 1. */
 async function currentVersion(api: Api, service: string, type: string): Promise<number> {
-  const none = (error: unknown) => {
-    if (error instanceof Failure && error.exit === "notFound") return null;
-    throw error;
-  };
   const found = await ask<{ manifest: Manifest }>(api, "GET", path`/v1/contracts/${service}`).catch(
-    none,
+    nullIfMissing,
   );
   const jobs = found?.manifest.jobs.filter((job) => job.type === type) ?? [];
   return Math.max(1, ...jobs.map(({ version }) => version));
 }
 
+function nullIfMissing(error: unknown): null {
+  if (error instanceof Failure && error.exit === "notFound") return null;
+  throw error;
+}
+
 function bodyOf(options: CreateOptions): Pick<Wish, "id" | "version"> {
-  const { typeVersion: version, delay: delayMs, tag: tags, requestId } = options;
-  const { id, queue, priority, runAt, deadline, maxTries, idempotencyKey } = options;
-  const blockers = [
-    ...(options.blocker ?? []).map((blocker) => ({ id: blocker })),
-    ...(options.blockerChain ?? []).map((blocker) => ({ id: blocker, chain: true })),
-  ];
+  const { id, typeVersion: version, queue, requestId } = options;
   return {
-    ...{ id, version, queue, priority, delayMs, runAt, deadline, maxTries, idempotencyKey, tags },
-    ...(blockers.length > 0 && { blockers }),
+    ...{ id, version, queue, idempotencyKey: idempotencyOf(options) },
+    ...jobBody(options),
     ...(requestId !== undefined && { context: { requestId } }),
   };
+}
+
+/** The key of a create, with what is said of it. */
+function idempotencyOf(options: CreateOptions): string | object | undefined {
+  const { idempotencyKey: key, idempotencyScope: scope, idempotencyWindow: windowMs } = options;
+  if (scope === undefined && windowMs === undefined) return key;
+  if (key !== undefined) return { key, scope, windowMs };
+  throw new Failure("usage", "The scope and the window are of a key; give --idempotency-key, too.");
 }
 
 function outcomeText({ outcome, replacedJobId }: CreateAnswer): string {

@@ -11,8 +11,9 @@ import { type FilterOptions, filterQuery, jobFilterOptions } from "../filters.js
 import { jobText } from "../job-text.js";
 import { type ListOptions, listOptions, printList } from "../lists.js";
 import type { Session } from "../session.js";
-import { durationMs, jsonInput } from "../values.js";
+import { durationMs } from "../values.js";
 import { jobColumns, paintState } from "../words.js";
+import { type CompleteOptions, complete, completeOptions } from "./job-complete.js";
 import { defineCreate } from "./job-create.js";
 import { defineJobEvents } from "./job-events.js";
 
@@ -133,41 +134,20 @@ function defineChanges(job: Command, run: Run): void {
       });
     },
   });
-  define<{ result?: string; continueWith?: string; payload?: string }>(job, run, {
+  define<CompleteOptions>(job, run, {
     words: "complete <id>",
     says: "complete a job without a worker",
     examples: [
       `millrace job complete 01HZX… --result '{"approved":true}'`,
       "millrace job complete 01HZX… --continue-with ship --payload @order.json",
+      "millrace job complete 01HZX… --continue-with thank --blocker invoice=01HZY…,delivery=01HZZ…",
     ],
-    options: [
-      option("--result <json>", "its result: inline, @file, or - for stdin"),
-      option("--continue-with <type>", "go on with a job of this type"),
-      option("--payload <json>", "the payload of that job: inline, @file, or - for stdin"),
-    ],
+    options: completeOptions(),
     run: async (session, { args: [id = ""], options }) => {
-      const body = await completionBody(options);
       const route = path`/v1/jobs/${id}/complete`;
-      printJob(session, await ask<JobAnswer>(await session.api(), "POST", route, { body }));
+      printJob(session, await complete<JobAnswer>(await session.api(), route, options));
     },
   });
-}
-
-/** What completes a job or a chain from outside. */
-export async function completionBody(options: {
-  readonly result?: string;
-  readonly continueWith?: string;
-  readonly payload?: string;
-}): Promise<object> {
-  const { result, continueWith: type, payload } = options;
-  if (payload !== undefined && type === undefined)
-    throw new Failure("usage", "--payload is for the job that --continue-with names.");
-  return {
-    ...(result !== undefined && { result: await jsonInput("result", result) }),
-    ...(type !== undefined && {
-      continueWith: { type, payload: await jsonInput("payload", payload ?? "{}") },
-    }),
-  };
 }
 
 async function retry(

@@ -102,8 +102,9 @@ export function betterSqliteTransactions<Client extends BetterSqliteClient>(
       }
     },
     read: (work) => {
-      db.exec("PRAGMA query_only = 1; BEGIN");
+      db.exec("BEGIN");
       try {
+        db.exec("PRAGMA query_only = 1");
         return work(db);
       } catch (error) {
         throw isWriteRefused(error) ? writesInComplete() : error;

@@ -122,7 +122,7 @@ export const followCases = concern("follow", [
     },
   },
   {
-    name: "a continuation that a full key refuses is created and skipped, with what follows from it dropped",
+    name: "a continuation that a full key refuses is created and skipped",
     async run(env) {
       for (const whenFull of ["reject", "coalesce"] as const) {
         const id = `next-${whenFull}`;
@@ -131,10 +131,7 @@ export const followCases = concern("follow", [
         const first = await env.create();
         const job = await env.claimOne();
         const { wish, follow } = continued(env, job, { id, key });
-        const create = follow[0];
-        assert.ok(create);
-        const after = env.change(env.folded(create), { command: "complete", completedBy: null });
-        assert.deepEqual(await env.settle(job, wish, [create, after]), appended);
+        assert.deepEqual(await env.settle(job, wish, follow), appended);
         assert.equal((await env.load(first.id)).state, "completed");
         assert.deepEqual(await env.historyNames(id), ["created", "skipped"]);
         const outcome = whenFull === "reject" ? "rejected" : "coalesced";
@@ -147,6 +144,50 @@ export const followCases = concern("follow", [
         assert.equal((await env.row(id)).state, "skipped");
         assert.deepEqual((await env.keyRow(key)).queued, []);
       }
+    },
+  },
+  {
+    name: "a continuation that ends at once takes no place of its key, however full the key is",
+    async run(env) {
+      for (const whenFull of ["reject", "coalesce", "replace-oldest"] as const) {
+        const maxQueued = whenFull === "replace-oldest" ? 1 : 0;
+        const key = env.key(whenFull, { type: "next", maxQueued, whenFull });
+        await env.createMany(1 + maxQueued, { type: "next", key });
+        const { id } = await env.create();
+        const job = await env.claimOne();
+        const { wish, follow } = continued(env, job, { id: `next-${whenFull}`, key });
+        const [create] = follow;
+        assert.ok(create);
+        const end = env.change(env.folded(create), { command: "complete", completedBy: null });
+        assert.deepEqual(await env.settle(job, wish, [create, end]), appended);
+        assert.equal((await env.load(id)).state, "completed");
+        assert.deepEqual(await env.historyNames(`next-${whenFull}`), ["created", "completed"]);
+        // Those who have places keep them, and leave them to nobody but the next.
+        for (let place = 0; place <= maxQueued; place++) {
+          const [held, ...others] = await env.claim({ type: "next" });
+          assert.ok(held && others.length === 0);
+          await env.complete(held);
+        }
+        await env.create({ id: `after-${whenFull}`, type: "next", key });
+        assert.equal((await env.claimOne({ type: "next" })).id, `after-${whenFull}`);
+        await env.complete(await env.load(`after-${whenFull}`));
+      }
+    },
+  },
+  {
+    name: "the key of a continuation that ends at once is known, also when nobody has used it before",
+    async run(env) {
+      const key = env.key("unused", { type: "next", maxQueued: 3 });
+      await env.create();
+      const job = await env.claimOne();
+      const { wish, follow } = continued(env, job, { id: "next", key });
+      const [create] = follow;
+      assert.ok(create);
+      const end = env.change(env.folded(create), { command: "complete", completedBy: null });
+      assert.deepEqual(await env.settle(job, wish, [create, end]), appended);
+      const row = await env.keyRow(key);
+      assert.deepEqual([row.active, row.queued, row.maxQueued], [[], [], 3]);
+      assert.equal(row.lastOutcome?.outcome, "accepted");
     },
   },
   {

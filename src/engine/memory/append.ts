@@ -3,7 +3,7 @@
  * to where its new state belongs.
  */
 import { policyOutcome } from "../../core/admission.js";
-import { refusedContinuation } from "../../core/chains.js";
+import { endsAtOnce, refusedContinuation } from "../../core/chains.js";
 import { decide } from "../../core/decide.js";
 import type { EventOf, JobEvent } from "../../core/event.js";
 import { evolve } from "../../core/evolve.js";
@@ -13,7 +13,7 @@ import type { AppendOutcome, Change } from "../engine.js";
 import { beginAttempt, confirmEnd, endAttempt, isStillHeld } from "./attempts.js";
 import { addDependent, blockerRefusal, forgetBlockers } from "./blockers.js";
 import { currentOfChain } from "./chains.js";
-import { admitToKey, countTakeover, keyOf, promote } from "./keys.js";
+import { admitToKey, countTakeover, keyOf, promote, recordKey } from "./keys.js";
 import { type StagedWrites, stageWrites, storeStaged } from "./records.js";
 import { copy, type Entry, enterLine, isWaiting, leaveLine, type Store } from "./store.js";
 
@@ -54,30 +54,32 @@ function isTaken(store: Store, id: string): boolean {
   return store.jobs.has(id) || isStillHeld(store, id);
 }
 
-/** Stores what follows from a stored change. What follows from a continuation that its key refused is dropped. */
+/** Stores what follows from a stored change. */
 function appendFollow(store: Store, follow: readonly Change[]): void {
-  let refused: string | null = null;
+  const events = follow.map(({ event }) => event);
   for (const change of follow) {
-    if (change.job.id === refused) return;
     const event = copy(change.event);
-    if (event.name === "created") {
-      if (!appendContinuation(store, event)) refused = event.jobId;
-      continue;
+    if (event.name !== "created") {
+      const { outcome } = appendChange(store, change, "outside");
+      if (outcome !== "appended") throw new Error(`What follows on ${event.jobId} met ${outcome}.`);
+    } else if (endsAtOnce(events, event.jobId)) {
+      if (event.key) recordKey(store, event, event.key, { outcome: "accepted" });
+      applyEvent(store, null, event, fromOutside);
+    } else {
+      appendContinuation(store, event);
     }
-    const { outcome } = appendChange(store, change, "outside");
-    if (outcome !== "appended") throw new Error(`What follows on ${event.jobId} met ${outcome}.`);
   }
 }
 
-/** Creates the continuation of a job; one that its key refuses is skipped at once. Gives whether it was let in. */
-function appendContinuation(store: Store, event: EventOf<"created">): boolean {
+/** Creates the continuation of a job; one that its key refuses is skipped at once. */
+function appendContinuation(store: Store, event: EventOf<"created">): void {
   const outcome = appendCreated(store, event, { ok: true, records: new Map() });
-  if (outcome.outcome !== "not_admitted") return true;
+  if (outcome.outcome !== "not_admitted") return;
   const { created, skipped } = refusedContinuation(event, outcome.admission);
-  const cause = { by: "outside", leaseMs: 0 } as const;
-  applyEvent(store, applyEvent(store, null, created, cause), skipped, cause);
-  return false;
+  applyEvent(store, applyEvent(store, null, created, fromOutside), skipped, fromOutside);
 }
+
+const fromOutside = { by: "outside", leaseMs: 0 } as const;
 
 /** Appends one note, unless the fold ignores it. */
 export function appendNote(store: Store, note: JobEvent): boolean {

@@ -48,6 +48,7 @@ class MemoryEngine implements Engine {
   readonly url: string;
   readonly capabilities: Capabilities = {
     transactions: false,
+    synchronousTransactions: false,
     strictPriority: true,
     immediateViews: true,
     durable: false,

@@ -9,7 +9,7 @@ import {
   policyOutcome,
 } from "../../core/admission.js";
 import type { JobEvent } from "../../core/event.js";
-import type { Job, JobKeyPolicy } from "../../core/job.js";
+import type { Job, JobKeyPolicy, PolicyOutcome } from "../../core/job.js";
 import { compareOrder } from "../../core/order.js";
 import { type Entry, enterLine, isWaiting, type KeyState, type Store } from "./store.js";
 
@@ -24,13 +24,23 @@ export function admitToKey(
   job: Pick<Job, "service" | "type">,
   policy: JobKeyPolicy,
 ): Admission {
+  const admission = admit(policy, keyFacts(store, stateOf(store, job, policy)));
+  recordKey(store, job, policy, policyOutcome(admission));
+  return admission;
+}
+
+/** Remembers the key, its limits and what its policy last did. */
+export function recordKey(
+  store: Store,
+  job: Pick<Job, "service" | "type">,
+  policy: JobKeyPolicy,
+  outcome: PolicyOutcome,
+): void {
   const key = stateOf(store, job, policy);
   key.maxActive = policy.maxActive;
   key.maxQueued = policy.maxQueued;
   key.whenFull = policy.whenFull;
-  const admission = admit(policy, keyFacts(store, key));
-  key.lastOutcome = { ...policyOutcome(admission), at: store.now() };
-  return admission;
+  key.lastOutcome = { ...outcome, at: store.now() };
 }
 
 /** Gives free slots of a key to due jobs that wait for one, in the order of claims, each by its own limit. */

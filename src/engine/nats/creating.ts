@@ -2,7 +2,7 @@
  * What a create needs before it is stored, and what is done when it is: an id that is free, blockers that are there, a place
  * under its key; and the same for continuations, which are stored together with what they follow from.
  */
-import { refusedContinuation } from "../../core/chains.js";
+import { endsAtOnce, refusedContinuation } from "../../core/chains.js";
 import type { EventOf, JobEvent } from "../../core/event.js";
 import { evolve } from "../../core/evolve.js";
 import { isEnded, type Job } from "../../core/job.js";
@@ -73,15 +73,8 @@ export class Creating {
     leavingId?: string,
   ): Promise<PreparedCreate> {
     const { keys, subjects } = this.#context;
-    const expect = { filter: subjects.idFilter(event.jobId), seq: lastSeq };
-    const item = (created: EventOf<"created">, hasPlace: boolean): Appended => {
-      const { job } = evolve(null, created);
-      const subject =
-        job && hasPlace && isClaimable(job, created)
-          ? subjects.ticket(created, job)
-          : subjects.event(created);
-      return { jobId: event.jobId, message: messageOf(subject, created, expect) };
-    };
+    const item = (created: EventOf<"created">, hasPlace: boolean) =>
+      this.#creation(created, lastSeq, hasPlace);
     if (!event.key)
       return { items: [item(event, true)], created: event, refusal: null, keyed: null };
     const keyed = await keys.admit(event, event.key, leavingId);
@@ -93,6 +86,18 @@ export class Creating {
     const { created, skipped } = refusedContinuation(event, keyed.admission);
     const end = { jobId: event.jobId, message: messageOf(subjects.event(skipped), skipped) };
     return { items: [item(created, false), end], created, refusal: keyed, keyed: null };
+  }
+
+  /** The creation of a job, as the ticket of one that may be claimed at once. */
+  #creation(created: EventOf<"created">, lastSeq: number, hasPlace: boolean): Appended {
+    const { subjects } = this.#context;
+    const { job } = evolve(null, created);
+    const subject =
+      job && hasPlace && isClaimable(job, created)
+        ? subjects.ticket(created, job)
+        : subjects.event(created);
+    const expect = { filter: subjects.idFilter(created.jobId), seq: lastSeq };
+    return { jobId: created.jobId, message: messageOf(subject, created, expect) };
   }
 
   /** What keeps the continuations of a change from being stored. */
@@ -124,7 +129,8 @@ export class Creating {
 
   /**
    * What follows from a change, behind the create that it may be, or beside the end of a job whose place under a key
-   * is free then. What follows from a continuation that its key refused is dropped.
+   * is free then. A job that ends as soon as it is there takes no place, and is offered to nobody: without batches a worker could
+   * start it before.
    */
   async prepareFollow(
     follow: readonly Change[],
@@ -132,15 +138,17 @@ export class Creating {
     leavingId?: string,
   ): Promise<readonly PreparedCreate[]> {
     const { subjects } = this.#context;
+    const events = follow.map(({ event }) => event);
     const prepared = [...created];
-    let refused: string | null = null;
-    for (const { event } of follow) {
-      if (event.jobId === refused) break;
+    for (const event of events) {
       if (event.name === "created") {
         const lastSeq = (await this.freeId(event)) ?? 0;
-        const create = await this.prepare(event, lastSeq, true, leavingId);
-        if (create.refusal) refused = event.jobId;
-        prepared.push(create);
+        if (endsAtOnce(events, event.jobId)) {
+          const items = [this.#creation(event, lastSeq, false)];
+          prepared.push({ items, created: event, refusal: null, keyed: null });
+        } else {
+          prepared.push(await this.prepare(event, lastSeq, true, leavingId));
+        }
         continue;
       }
       // It happens to the job that was created just before, in the same batch where the server takes such.

@@ -61,6 +61,7 @@ import { Wake } from "./wake.js";
 
 const capabilities: Capabilities = {
   transactions: false,
+  synchronousTransactions: false,
   strictPriority: false,
   immediateViews: true,
   durable: true,

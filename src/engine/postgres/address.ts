@@ -10,6 +10,8 @@ export interface Address {
   /** How errors and logs name the store: without user, password and settings. */
   readonly where: string;
   readonly schema: string;
+  /** The database; the user's own where the URL names none. */
+  readonly database: string;
   /** Whom rights are to be granted to; empty where the URL does not say. */
   readonly user: string;
   readonly poolMax: number;
@@ -29,12 +31,18 @@ export function addressOf(given: string): Address {
     throw refuse(
       `The schema "${schema}" in the URL cannot be used; choose letters, digits and "_", at most 63.`,
     );
+  if (schema.startsWith("pg_"))
+    throw refuse(
+      `The schema "${schema}" in the URL cannot be used; PostgreSQL keeps names that begin with "pg_" for itself. Choose another.`,
+    );
   const poolMax = Number(url.searchParams.get("poolMax") ?? poolMaxDefault);
   if (!Number.isInteger(poolMax) || poolMax < 2 || poolMax > poolMaxLimit)
     throw refuse(`poolMax in the URL must be a whole number from 2 to ${poolMaxLimit}.`);
   url.searchParams.delete("schema");
   url.searchParams.delete("poolMax");
-  return { connectionString: url.href, where, schema, user: userOf(url), poolMax };
+  const user = decoded(url.username);
+  const database = decoded(url.pathname.slice(1)) || user;
+  return { connectionString: url.href, where, schema, database, user, poolMax };
 }
 
 function parse(given: string): URL {
@@ -47,10 +55,10 @@ function parse(given: string): URL {
   }
 }
 
-function userOf({ username }: URL): string {
+function decoded(part: string): string {
   try {
-    return decodeURIComponent(username);
+    return decodeURIComponent(part);
   } catch {
-    return username;
+    return part;
   }
 }

@@ -4,16 +4,22 @@
  */
 import { recordId } from "../record.js";
 import { insertJobAs } from "../sql/create.js";
+import { Overtaken } from "../sql/overtaken.js";
 import { eventColumns } from "../sql/rows.js";
 import type { Dialect } from "../sql/transaction.js";
 import { refuseLocked } from "./job-lock.js";
 import { readLaterOf } from "./read.js";
 import { keepRoundsOfEnd, keepRoundsOfLease } from "./rounds.js";
-import { insertKeys } from "./stand-in.js";
+import { insertKeys, keyRemoved } from "./stand-in.js";
 
 const insertEvent = `INSERT INTO events (job, ${eventColumns}) VALUES (?,?,?,?,?,?,?,?,?,?,?)`;
 
 const insertKey = insertKeys("(VALUES (?::text))");
+/** A change instead of a lock, so that a transaction of the caller's that sees less than what was stored before it fails. */
+const lockKey = "UPDATE keys SET takeovers = takeovers WHERE hash = ? RETURNING hash";
+
+/** How often a key is made anew that was removed before it could be locked. */
+const lockTriesMax = 3;
 
 const insertJob = `${insertJobAs("nextval('events_seq')")} RETURNING n`;
 
@@ -35,9 +41,12 @@ export const postgresDialect: Omit<Dialect, "removeLog"> = {
   forKeyShare: "FOR KEY SHARE",
   refuseLocked,
   *lockKey(hash) {
-    yield { sql: insertKey, values: [hash], planned: true, silent: true };
-    const sql = "SELECT hash FROM keys WHERE hash = ? FOR UPDATE";
-    yield { sql, values: [hash], planned: true, silent: true };
+    for (let tries = 1; tries <= lockTriesMax; tries++) {
+      yield { sql: insertKey, values: [hash], planned: true, silent: true };
+      const [locked] = yield { sql: lockKey, values: [hash], planned: true };
+      if (locked) return;
+    }
+    throw new Overtaken(keyRemoved);
   },
   *lockCircles() {
     // An update instead of a lock, so that a transaction of the caller's that sees less than what was stored before it fails.

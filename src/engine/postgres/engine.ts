@@ -55,6 +55,7 @@ import { Writer } from "./writer.js";
 
 const capabilities: Capabilities = {
   transactions: true,
+  synchronousTransactions: false,
   strictPriority: true,
   immediateViews: true,
   durable: true,

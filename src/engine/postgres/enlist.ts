@@ -12,13 +12,14 @@ import type { Step } from "../sql/statement.js";
 import type { CallerTransaction } from "../transaction.js";
 import { Callers, undo } from "./caller.js";
 import type { CommitWatch } from "./commit-watch.js";
-import { type Database, run } from "./driver.js";
+import { type Database, run, type Session } from "./driver.js";
 import { codeOf, isPassing } from "./faults.js";
 import { lockJob } from "./job-lock.js";
 import { createPlain } from "./plain-create.js";
 import { readLogs } from "./read.js";
 import { refuseOldSnapshot } from "./shared-leases.js";
 import { finished, type PostgresTransaction } from "./transaction.js";
+import { refuseUnseenBlockers } from "./unseen.js";
 import type { Writer } from "./writer.js";
 
 /** How often an operation is carried out while others get in its way. */
@@ -107,23 +108,30 @@ export class Enlisted {
     return false;
   }
 
-  async #write<Value>(
+  async #write(
     changes: readonly Change[],
     given: CallerTransaction,
-    operation: (tx: PostgresTransaction) => Step<Value>,
-  ): Promise<Value> {
+    operation: (tx: PostgresTransaction) => Step<readonly AppendOutcome[]>,
+  ): Promise<readonly AppendOutcome[]> {
     const existing = changes.filter(({ event }) => event.name !== "created");
     await this.#options.writer.ownLeases(
       existing.map(({ job, expect }) => ({ id: job.id, token: expect.token })),
     );
-    return this.#perform(changes, given, operation);
+    const { database } = this.#options;
+    return this.#perform(changes, given, operation, (outcomes, session) =>
+      refuseUnseenBlockers(changes, outcomes, session, database),
+    );
   }
 
-  /** Carries out an operation that stores these changes, behind a savepoint, and again where others got in its way. */
+  /**
+   * Carries out an operation that stores these changes, behind a savepoint, and again where others got in its way. What `check`
+   * throws undoes it.
+   */
   async #perform<Value>(
     changes: readonly Change[],
     given: CallerTransaction,
     operation: (tx: PostgresTransaction) => Step<Value>,
+    check?: (value: Value, session: Session) => Promise<void>,
   ): Promise<Value> {
     const { writer, commitWatch } = this.#options;
     return this.#callers.use(given, async (session, xid) => {
@@ -133,6 +141,7 @@ export class Enlisted {
         await session.execute({ sql: "SAVEPOINT millrace", values: [] });
         try {
           const value = await run(session, finished(tx, operation));
+          await check?.(value, session);
           await session.execute({ sql: "RELEASE SAVEPOINT millrace", values: [] });
           commitWatch.add(xid, () => writer.after(tx));
           return value;

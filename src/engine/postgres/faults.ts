@@ -4,6 +4,7 @@
 import {
   isStoreError,
   StoreBusy,
+  StoreCorrupt,
   type StoreError,
   StoreFailed,
   StoreFull,
@@ -58,13 +59,14 @@ export function isReadOnly(error: unknown): boolean {
 export interface Place {
   readonly where: string;
   readonly schema: string;
+  readonly database: string;
   /** Empty where the URL does not say. */
   readonly user: string;
 }
 
 /** The statements that let a user work with a schema that somebody else has made. */
 export function grants(schema: string, user: string): string {
-  const role = user === "" ? "the user" : `"${user.replaceAll('"', '""')}"`;
+  const role = roleOf(user);
   const rights = [
     `USAGE ON SCHEMA "${schema}"`,
     `SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA "${schema}"`,
@@ -73,10 +75,44 @@ export function grants(schema: string, user: string): string {
   return rights.map((right) => `GRANT ${right} TO ${role};`).join(" ");
 }
 
+/** A user as statements name it. */
+function roleOf(user: string): string {
+  return user === "" ? "the user" : quoted(user);
+}
+
+function quoted(name: string): string {
+  return `"${name.replaceAll('"', '""')}"`;
+}
+
+/** The error of a schema in which somebody else has tables under names that Millrace needs. */
+export function schemaTaken({ where, schema }: Place, detail: string): StoreCorrupt {
+  const message = `The schema "${schema}" of ${where} is used by something else than Millrace, which needs names that are taken there (${detail}). Name a schema of its own with ?schema= in the URL, or leave that out.`;
+  return new StoreCorrupt({ url: where, message });
+}
+
+/** Faults of making something whose name another thing has, and of finding that this is not what it should be. */
+const takenNames: ReadonlySet<string> = new Set(["42P07", "42710", "42701", "42703", "42809"]);
+
+/** Whether something could not be made in a schema because somebody else's things are in the way. */
+export function isNameTaken(error: unknown): boolean {
+  return takenNames.has(codeOf(error));
+}
+
+/** The error of a text that a database cannot hold because of how it encodes texts, with what to do. */
+export function wrongEncoding({ where }: Pick<Place, "where">, detail: string): StoreUnavailable {
+  const message = `The database of ${where} cannot hold all characters (${detail}), which Millrace needs. Make one with the encoding UTF8, such as CREATE DATABASE millrace ENCODING 'UTF8' TEMPLATE template0; and name it in the URL.`;
+  return new StoreUnavailable({ url: where, message });
+}
+
 type Say = (where: string, detail: string, place: Place) => string;
+
+/** The part of the server that decides who may connect to a database. */
+const letsIn = "CheckMyDatabase";
 
 const rules: readonly {
   readonly codes: RegExp;
+  /** Where in the server it comes from, if the code alone does not tell. Unlike its message, that is in no language. */
+  readonly routine?: string;
   readonly kind: typeof StoreUnavailable | typeof StoreBusy | typeof StoreFull;
   readonly say: Say;
 }[] = [
@@ -93,6 +129,20 @@ const rules: readonly {
   },
   {
     codes: /^42501$/,
+    routine: letsIn,
+    kind: StoreUnavailable,
+    say: (where, detail, { database, user }) =>
+      `The user may not connect to the database of ${where} (${detail}). Its owner grants what is needed: GRANT CONNECT ON DATABASE ${quoted(database)} TO ${roleOf(user)};`,
+  },
+  {
+    codes: /^55000$/,
+    routine: letsIn,
+    kind: StoreUnavailable,
+    say: (where, detail, { database }) =>
+      `The database of ${where} takes no connections (${detail}). Its owner lets them in: ALTER DATABASE ${quoted(database)} ALLOW_CONNECTIONS true; or name another in the URL.`,
+  },
+  {
+    codes: /^42501$/,
     kind: StoreUnavailable,
     say: (where, detail, { schema, user }) =>
       `The user lacks a right on the schema "${schema}" of ${where} (${detail}). Its owner grants what is needed: ${grants(schema, user)}`,
@@ -105,8 +155,8 @@ const rules: readonly {
   {
     codes: /^53300$/,
     kind: StoreUnavailable,
-    say: (where) =>
-      `${where} takes no more connections. Raise max_connections, lower poolMax in the URL, or put a pooler in front.`,
+    say: (where, detail) =>
+      `${where} takes no more connections (${detail}). Raise max_connections, or the limit of the user or the database; lower poolMax in the URL, or put a pooler in front.`,
   },
   {
     codes: /^53[12]00$/,
@@ -147,6 +197,15 @@ function inEachOthersWay(where: string): string {
   return `Transactions on ${where} kept getting in each other's way. Try again.`;
 }
 
+function routineOf(error: unknown): unknown {
+  return (error as { readonly routine?: unknown }).routine;
+}
+
+/** Whether the driver could not answer a server that asks for a password. The driver has no code for that. */
+function needsPassword(detail: string): boolean {
+  return /client password must be a (non-empty )?string/.test(detail);
+}
+
 /** What a caller sees of a caught value. */
 export function storeError(error: unknown, place: Place): StoreError {
   if (isStoreError(error)) return error;
@@ -155,12 +214,18 @@ export function storeError(error: unknown, place: Place): StoreError {
     return new StoreBusy({ url: where, message: inEachOthersWay(where) });
   const code = codeOf(error);
   const detail = detailOf(error);
-  for (const { codes, kind, say } of rules)
-    if (codes.test(code)) return new kind({ url: where, message: say(where, detail, place) });
+  for (const { codes, routine, kind, say } of rules)
+    if (codes.test(code) && (routine === undefined || routine === routineOf(error)))
+      return new kind({ url: where, message: say(where, detail, place) });
   if (code === "22021" || code === "22P05") {
+    if (!/0x00|\\u0000/.test(detail)) return wrongEncoding(place, detail);
     const message =
       "A text holds a NUL character, which PostgreSQL cannot store. Remove it from names, keys and contexts.";
     return new StoreFailed({ url: where, message, code });
+  }
+  if (needsPassword(detail)) {
+    const message = `${where} asks for a password, and the URL names none. Name it there, as in postgres://user:password@host:5432/database, or in PGPASSWORD.`;
+    return new StoreUnavailable({ url: where, message });
   }
   if (isConnectionLoss(error)) {
     const message = `${where} cannot be reached (${detail}). Check that the server runs and that the URL names it.`;

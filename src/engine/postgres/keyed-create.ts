@@ -15,7 +15,7 @@ import type { KeyLine } from "./key-line.js";
 import { lookAtKeys } from "./key-look.js";
 import { type KeyedJob, type KeyRecord, storeKeyed } from "./keyed-store.js";
 import { letMovedIn } from "./keys.js";
-import { lockInOrder } from "./lock-order.js";
+import { lockKeysForLook } from "./lock-order.js";
 import { array, list } from "./text.js";
 import type { PostgresTransaction } from "./transaction.js";
 
@@ -68,7 +68,7 @@ export function* createKeyed(
   // The key of a job that exists is not touched.
   const fresh = changes.filter(({ job }) => !taken.has(job.id));
   if (fresh.length === 0) return changes.map(() => exists);
-  yield* lockInOrder(tx, fresh);
+  yield* lockKeysForLook(tx, new Set(fresh.map(({ event }) => event.key.hash)));
   // A statement sees what was committed before it began, so that this is another than the one that locks.
   const lines = yield* lookAtKeys(
     tx,

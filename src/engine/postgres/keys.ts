@@ -49,7 +49,8 @@ export const letMovedIn = `lined AS (INSERT INTO ready (${slimColumns}) SELECT $
 /**
  * The first in line of each key go where they can be claimed, as many as there are free slots for. Jobs of one key may have
  * been created under different limits; each goes by its own, and nobody overtakes one that has to wait. A job that somebody else
- * is about to change is not waited for, because whoever ends it waits for the key. Its key is told, to be looked at again.
+ * is about to change is not waited for, because whoever ends it waits for the key. Its key is told, to be looked at again. Keys that
+ * give slots are changed, so that a transaction of the caller's that does not see these slots fails.
  */
 const promote = `WITH given AS MATERIALIZED (
     SELECT k.*, (SELECT count(*) FROM slots WHERE scope = 'k:' || k.hash AND (until IS NULL OR until > ?::bigint)) AS taken
@@ -66,6 +67,7 @@ const promote = `WITH given AS MATERIALIZED (
   moved AS (
     DELETE FROM waiting WHERE ctid = ANY(ARRAY(SELECT lies FROM next WHERE place <= free)) RETURNING ${slimColumns}
   ),
+  changed AS (UPDATE keys SET takeovers = takeovers WHERE hash = ANY(ARRAY(SELECT key FROM moved))),
   ${letMovedIn}
   SELECT (SELECT count(*) FROM moved), (
     SELECT ${joined("g.hash")} FROM given g WHERE g.taken < g.most AND g.hash NOT IN (SELECT key FROM moved)

@@ -3,8 +3,9 @@
  * so that batches wait for each other and never in a circle.
  */
 import type { Change } from "../engine.js";
-import { arrays, type Step } from "../sql/statement.js";
-import { insertKeys } from "./stand-in.js";
+import { Overtaken } from "../sql/overtaken.js";
+import { arrays, countOf, type SqlRow, type Statement, type Step } from "../sql/statement.js";
+import { insertKeys, keyRemoved } from "./stand-in.js";
 import { array, list } from "./text.js";
 import type { PostgresTransaction } from "./transaction.js";
 
@@ -16,6 +17,7 @@ const insertRecords = `INSERT INTO records (id, version, body, expires_at)
 const lockRecords = `SELECT id FROM records WHERE id = ANY(${array("text")}) ORDER BY id FOR UPDATE`;
 const insertMissing = insertKeys(`unnest(${array("text")})`);
 const lockKeys = `SELECT hash FROM keys WHERE hash = ANY(${array("text")}) ORDER BY hash FOR UPDATE`;
+const changeKeys = `UPDATE keys SET takeovers = takeovers WHERE hash = ANY(${array("text")})`;
 
 const lockHeld = `SELECT id FROM leases WHERE id = ANY(${array("text")}) ORDER BY id FOR UPDATE`;
 
@@ -52,9 +54,34 @@ export function* lockInOrder(tx: PostgresTransaction, changes: readonly Change[]
     if (event.name === "created" && event.key !== undefined) keys.add(event.key.hash);
   }
   for (const key of (yield* keysOf(changes)).values()) keys.add(key);
-  if (records.size > 0) yield* makeAndLock(insertRecords, lockRecords, records);
-  if (keys.size > 0) yield* makeAndLock(insertMissing, lockKeys, keys);
+  if (records.size > 0) {
+    const values = inOrder(records);
+    yield { sql: insertRecords, values, planned: true, counted: true, silent: true };
+    yield { sql: lockRecords, values, planned: true, counted: true, silent: true };
+  }
+  if (keys.size === 0) return;
+  const locked = yield* takeKeys(tx, keys);
+  if (countOf(locked) < keys.size) throw new Overtaken(keyRemoved);
+  // A transaction of the caller's that sees less than what is stored under them next fails at their rows.
+  yield { sql: changeKeys, values: inOrder(keys), planned: true, counted: true, silent: true };
+}
+
+/** The same with keys that are looked at next, where those that are not there any more will be noticed, and changed then. */
+export function* lockKeysForLook(tx: PostgresTransaction, keys: ReadonlySet<string>): Step<void> {
+  yield* takeKeys(tx, keys, true);
+}
+
+/** Locks keys, made where they are not there. Its answer tells how many, unless nobody waits for it. */
+function* takeKeys(
+  tx: PostgresTransaction,
+  keys: ReadonlySet<string>,
+  silent?: true,
+): Step<readonly SqlRow[]> {
+  const values = inOrder(keys);
+  yield { sql: insertMissing, values, planned: true, counted: true, silent: true };
   for (const key of keys) tx.locked.add(key);
+  const lock: Statement = { sql: lockKeys, values, planned: true, counted: true };
+  return yield silent ? { ...lock, silent } : lock;
 }
 
 /** Locks the leases of jobs, in the order of their ids. Gives the changes whose jobs have one. */
@@ -70,8 +97,7 @@ function withFollow(changes: readonly Change[]): readonly Change[] {
   return changes.flatMap((change) => [change, ...withFollow(change.follow ?? [])]);
 }
 
-function* makeAndLock(insert: string, lock: string, names: ReadonlySet<string>): Step<void> {
-  const values = [list([...names].sort())];
-  yield { sql: insert, values, planned: true, counted: true, silent: true };
-  yield { sql: lock, values, planned: true, counted: true, silent: true };
+/** Names as one list, in the order in which everybody locks them. */
+function inOrder(names: ReadonlySet<string>): readonly [string] {
+  return [list([...names].sort())];
 }

@@ -4,7 +4,7 @@
 import type { PoolClient } from "pg";
 import { StoreCorrupt, StoreUnavailable } from "../errors.js";
 import type { Address } from "./address.js";
-import { codeOf, detailOf } from "./faults.js";
+import { codeOf, detailOf, isNameTaken, schemaTaken } from "./faults.js";
 import { hasMoved, moveFeed } from "./moved-feed.js";
 import { tooNew } from "./newer-schema.js";
 import { migrations, projectionTables } from "./schema.js";
@@ -80,10 +80,11 @@ export async function makeSchema(
 /** Makes what is missing in a schema that is at a version. */
 async function makeTables(
   client: PoolClient,
-  { schema, where }: Address,
+  address: Address,
   found: number,
   kind: SchemaKind,
 ): Promise<void> {
+  const { schema, where } = address;
   try {
     await client.query(`SET LOCAL search_path TO "${schema}"`);
     if (found === 0)
@@ -95,31 +96,49 @@ async function makeTables(
     if (found === 0 && kind === "projection") await client.query(projectionTables);
     await client.query("UPDATE store SET version = $1", [migrations.length]);
   } catch (error) {
+    if (found === 0 && isNameTaken(error)) throw schemaTaken(address, detailOf(error));
     if (codeOf(error) !== lacksRight) throw error;
     const message = `The user may not make or change tables in the schema "${schema}" of ${where} (${detailOf(error)}). Connect once as the owner of the schema, which brings it up to date for everybody.`;
     throw new StoreUnavailable({ url: where, message });
   }
 }
 
+/**
+ * The tables that tell what a schema is for, with their columns. The catalog itself, because a look by name may come from before
+ * the wait for the lock.
+ */
+const signs = `SELECT c.relname AS name, array_agg(a.attname || ' ' || format_type(a.atttypid, NULL)) AS columns
+  FROM pg_namespace s JOIN pg_class c ON c.relnamespace = s.oid
+    JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+  WHERE s.nspname = $1 AND c.relkind IN ('r', 'p') AND c.relname IN ('store', 'projection') GROUP BY c.relname`;
+
+/** What the tables have in every version. */
+const signColumns = { store: ["id text", "version integer"], projection: ["position bigint"] };
+
 /** The version of a schema; 0 if it is not there yet. One that is for something else is left alone. */
-async function versionOf(
-  client: PoolClient,
-  { schema, where }: Address,
-  kind: SchemaKind,
-): Promise<number> {
-  // The catalog itself, because a look by name may come from before the wait for the lock.
-  const tables = await client.query(
-    "SELECT tablename FROM pg_tables WHERE schemaname = $1 AND tablename IN ('store', 'projection')",
-    [schema],
-  );
+async function versionOf(client: PoolClient, address: Address, kind: SchemaKind): Promise<number> {
+  const { schema, where } = address;
+  const tables = await client.query(signs, [schema]);
   if (tables.rows.length === 0) return 0;
-  const isProjection = tables.rows.some(({ tablename }) => tablename === "projection");
+  const columns = new Map<string, readonly string[]>(
+    tables.rows.map((row) => [row.name, row.columns]),
+  );
+  const has = (name: SchemaKind) =>
+    signColumns[name].every((column) => columns.get(name)?.includes(column));
+  if (!has("store"))
+    throw schemaTaken(address, `its table "${tables.rows[0].name}" is not Millrace's`);
+  const isProjection = has("projection");
   if (isProjection !== (kind === "projection")) {
     const found = isProjection ? "a projection of jobs that are kept elsewhere" : "a store of jobs";
     const wanted = isProjection ? "a store" : "a projection";
     const message = `The schema "${schema}" of ${where} is ${found}, and cannot be opened as ${wanted}. Name another with ?schema= in the URL.`;
     throw new StoreCorrupt({ url: where, message });
   }
-  const { rows } = await client.query(`SELECT version FROM "${schema}".store`);
-  return Number(rows[0]?.version ?? 0);
+  const { rows } = await client.query(`SELECT id, version FROM "${schema}".store LIMIT 2`);
+  if (rows.length !== 1 || !uuid.test(rows[0]?.id))
+    throw schemaTaken(address, `its table "store" is not Millrace's`);
+  return Number(rows[0].version);
 }
+
+/** Ids of stores, which tell the only row of `store` from what somebody else may have in a table of that name. */
+const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;

@@ -10,6 +10,7 @@ import { type Address, addressOf } from "./address.js";
 import { asynchronous, Callers, undo } from "./caller.js";
 import { CommitWatch } from "./commit-watch.js";
 import { Database, run } from "./driver.js";
+import { detailOf, isNameTaken, schemaTaken } from "./faults.js";
 import { lockSpace, makeSchema } from "./migrate.js";
 import { loadDriver, type PgModule } from "./module.js";
 import { array, list } from "./text.js";
@@ -132,6 +133,7 @@ async function makeTables(client: PoolClient, address: Address): Promise<string>
       await client.query("COMMIT");
     } catch (error) {
       await client.query("ROLLBACK").catch(() => {});
+      if (isNameTaken(error)) throw schemaTaken(address, detailOf(error));
       throw error;
     }
   }

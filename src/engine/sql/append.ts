@@ -1,13 +1,15 @@
 /**
  * Appending events: the compare by version and token, and what the event does to the stored rows.
  */
+
+import { endsAtOnce } from "../../core/chains.js";
 import type { EventName } from "../../core/event.js";
 import type { JobState } from "../../core/job.js";
 import { transitions } from "../../core/transitions.js";
 import type { AppendOutcome } from "../engine.js";
 import { blockerRefusal, forgetBlockers } from "./blockers.js";
 import type { FlatChange } from "./change.js";
-import { createContinuation, createJob, isTaken } from "./create.js";
+import { createContinuation, createEnded, createJob, isTaken } from "./create.js";
 import { moveOn } from "./place.js";
 import { blockingRecord, writeRecord } from "./records.js";
 import { keyOfScope, placeSlim, promoteKey, type Taken, takeLease, takeWaiting } from "./slim.js";
@@ -54,17 +56,18 @@ function* followRefusal(
   return null;
 }
 
-/** Stores what follows from a stored change. What follows from a continuation that its key refused is dropped. */
+/** Stores what follows from a stored change. */
 function* storeFollow(tx: Transaction, follow: readonly FlatChange[]): Step<void> {
-  let refused: string | null = null;
+  const events = follow.map(({ id, state }) => ({ jobId: id, state }));
   for (const change of follow) {
-    if (change.create) {
-      if (!(yield* createContinuation(tx, change, change.create))) refused = change.id;
-    } else {
-      if (change.id === refused) return;
+    if (!change.create) {
       const { outcome } = yield* appendToJob(tx, change);
       if (outcome !== "appended")
         throw new Error(`What follows on job ${change.id} met ${outcome}.`);
+    } else if (endsAtOnce(events, change.id)) {
+      yield* createEnded(tx, change, change.create);
+    } else {
+      yield* createContinuation(tx, change, change.create);
     }
   }
 }

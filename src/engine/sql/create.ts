@@ -68,15 +68,11 @@ export function* isTaken(tx: Transaction, id: string): Step<boolean> {
   return taken.length > 0;
 }
 
-/** Creates the continuation of a job; one that its key refuses is skipped at once. Gives whether it was let in. */
-export function* createContinuation(
-  tx: Transaction,
-  change: FlatChange,
-  job: NewJob,
-): Step<boolean> {
+/** Creates the continuation of a job; one that its key refuses is skipped at once. */
+export function* createContinuation(tx: Transaction, change: FlatChange, job: NewJob): Step<void> {
   if (job.key === null) {
     yield* storeJob(tx, change, job, null);
-    return true;
+    return;
   }
   yield* tx.dialect.lockKey(job.key.hash);
   const admission = yield* admitToKey(tx, job.key);
@@ -89,11 +85,19 @@ export function* createContinuation(
     const after = { ...skipped, detail: detailOf(skipped), aggregate: null };
     yield endStatement({ n, lane, token: 0, startedAt: null }, after);
     tx.woke.ended = true;
-    return false;
+    return;
   }
   if (admission.outcome === "replaced") yield* replaceJob(tx, admission.replacedJobId, change);
   yield* storeJob(tx, change, job, policy);
-  return true;
+}
+
+/** Creates a job that ends with the same append: it takes no place of its key, which is remembered all the same. */
+export function* createEnded(tx: Transaction, change: FlatChange, job: NewJob): Step<void> {
+  if (job.key !== null) {
+    yield* tx.dialect.lockKey(job.key.hash);
+    yield* recordKey(tx, job, job.key, { outcome: "accepted" });
+  }
+  yield* storeJob(tx, change, job, null);
 }
 
 function createdEvent(change: FlatChange, job: NewJob): EventOf<"created"> {

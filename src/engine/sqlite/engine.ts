@@ -69,6 +69,7 @@ import type { Write, Writes } from "./writes.js";
 
 const capabilities: Capabilities = {
   transactions: true,
+  synchronousTransactions: true,
   strictPriority: true,
   immediateViews: true,
   durable: true,
@@ -158,8 +159,7 @@ class SqliteEngine implements Engine {
     options: { readonly history?: boolean; readonly tx?: CallerTransaction } = {},
   ): Promise<readonly (LoadedJob | null)[]> {
     const { history = false, tx } = options;
-    const logs =
-      tx === undefined ? await this.#read("load", ids) : this.#enlisted.read(tx, "load", ids);
+    const logs = tx === undefined ? await this.#read("load", ids) : this.#enlisted.load(tx, ids);
     return logs.map((log) => log && loadedJob(log, history));
   }
 
@@ -206,9 +206,10 @@ class SqliteEngine implements Engine {
     const enlisted = this.#enlisted;
     this.#refuseClosed();
     return {
-      load: (ids) => enlisted.read(tx, "load", ids).map((log) => log && loadedJob(log, false)),
+      load: (ids) => enlisted.load(tx, ids).map((log) => log && loadedJob(log, false)),
       append: (changes) => enlisted.write(tx, appendWrite(changes)),
       settle: (changes) => enlisted.write(tx, settleWrite(changes)),
+      query: (name, ask) => enlisted.read(tx, "query", { name, ask }) as never,
     };
   }
 

@@ -70,6 +70,12 @@ export class Enlisted {
     });
   }
 
+  /** Loads jobs that the transaction is about to change: they stay as they are until it ends. */
+  load(given: CallerTransaction, ids: readonly string[]): Reads["load"]["answer"] {
+    if (ids.length > 0) this.#callers.use(given, (tx) => tx.execute(takeTurn, []));
+    return this.read(given, "load", ids);
+  }
+
   /** Carries out one read, which sees what the transaction has done. */
   read<Kind extends keyof Reads>(
     given: CallerTransaction,

@@ -2,7 +2,9 @@
  * How outcomes that come over HTTP are stored: decided on the job as it is, appended under the token of the claim, and
  * recorded as ignored where that token is not current any more.
  */
-import { EncryptionRequired, InvalidResult, jobNotFound } from "../../client/errors.js";
+import { invalidResult } from "../../client/completion-steps.js";
+import { endProblem } from "../../client/continuation.js";
+import { EncryptionRequired, jobNotFound } from "../../client/errors.js";
 import { sealPart } from "../../client/vault.js";
 import { type BoundJob, boundJobs } from "../../contract/definition.js";
 import { issuesSentence, validate } from "../../contract/schema.js";
@@ -102,18 +104,21 @@ async function completion(
 
 /** Refuses a result that does not fit its schema or cannot be stored; the worker may mend it. */
 async function checkResult(
-  { type }: Job,
+  { id, type }: Job,
   bound: BoundJob | undefined,
   result: Json | undefined,
 ): Promise<void> {
+  const end = bound === undefined ? null : endProblem(bound.definition);
+  // No outcome of a try says so here.
+  if (end !== null)
+    throw invalidResult(type, `${end}, by POST /v1/jobs/${id}/complete with continueWith`);
   const schema = bound?.definition.result;
   const checked = schema === undefined ? null : await validate(schema, result);
   const text = result === undefined ? null : jsonText(result);
   const problem = text?.ok === false ? text.problem : isSealed(result) ? sealedProblem : null;
   const issues = checked?.ok === false ? checked.issues : problem === null ? [] : [problem];
   if (issues.length === 0) return;
-  const message = `The result of ${type} is not valid: ${issuesSentence(issues)}.`;
-  throw new InvalidResult({ type, message });
+  throw invalidResult(type, issuesSentence(issues));
 }
 
 type Wish = { readonly command: Command["command"]; readonly [name: string]: unknown };

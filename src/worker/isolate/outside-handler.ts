@@ -3,6 +3,7 @@
  * because they need its transactions.
  */
 import { platform } from "node:os";
+import { endProblem } from "../../client/continuation.js";
 import type { BoundJob } from "../../contract/definition.js";
 import type { Json } from "../../core/json.js";
 import type { ActiveJob, CompleteStep, PrepareMode } from "../active-job.js";
@@ -26,7 +27,7 @@ export interface OutsideSteps<Payload, Value, Completion, ContinueWith, Tx> {
   }) => Json | Promise<Json>;
   /**
    * Runs in the worker with what the process gave, and completes the job with what it gives itself, in one transaction
-   * with what it writes.
+   * with what it writes. A type that always continues needs it.
    */
   readonly complete?: (
     step: CompleteStep<ContinueWith, Tx> & {
@@ -130,8 +131,13 @@ export function handlerProblem(
   if (problem !== null) return `The handler of ${type} ${problem}.`;
   if (platform() === "win32")
     return `${type} needs process groups, which Windows does not have; run its worker elsewhere.`;
-  if (isIsolated) return null;
-  return `The handler of ${type} runs in a process of its own; say so in the definition of ${type}, with isolate: true or limits.`;
+  if (!isIsolated)
+    return `The handler of ${type} runs in a process of its own; say so in the definition of ${type}, with isolate: true or limits.`;
+  const end = handler.complete === undefined ? endProblem(definition) : null;
+  if (end === null) return null;
+  // What a process gives is a value, with which these jobs cannot end.
+  const [next] = definition.settings.continuations;
+  return `${type} needs a handler with complete: ${end}, as in complete: ({ continueWith }) => continueWith("${next}", …).`;
 }
 
 function outsideProblem(handler: object): string | null {

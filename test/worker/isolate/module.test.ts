@@ -228,6 +228,8 @@ describe("a handler that cannot run", () => {
     const contract = defineService("shop", {
       isolated: defineJob({ payload, isolate: true }),
       plain: defineJob({ payload }),
+      going: defineJob({ payload, isolate: true, continuations: ["plain"] }),
+      ending: defineJob({ payload, result: payload, isolate: true, continuations: ["plain"] }),
     });
     const service = await connect(contract, { url });
     onTestFinished(() => service.stop());
@@ -252,6 +254,16 @@ describe("a handler that cannot run", () => {
     );
     expect(() => isolated.handle({} as never)).toThrow("either module or exec");
     expect(() => isolated.handle(7 as never)).toThrow("must be a function, or { module }");
+  });
+
+  it("is refused where its jobs always continue and it has no complete to say how", async () => {
+    const { going, ending } = (await service()).jobs;
+    for (const handler of [{ module: acting }, { exec: ["true"] }])
+      expect(() => going.handle(handler as never)).toThrow(
+        'going needs a handler with complete: its definition names continuations and no result, so that it always continues; continue with "plain", as in complete: ({ continueWith }) => continueWith("plain", …).',
+      );
+    going.handle({ module: acting, complete: ({ continueWith }) => continueWith("plain", {}) });
+    ending.handle({ module: acting });
   });
 
   it.for([

@@ -3,9 +3,17 @@
  */
 import { z } from "zod";
 import { completeChain } from "../../../client/chain-completion.js";
-import { type ChainSnapshot, deleteChain, getChain, listChains } from "../../../client/chains.js";
+import {
+  type ChainSnapshot,
+  deleteChain,
+  getChain,
+  listChains,
+  waitChain,
+} from "../../../client/chains.js";
+import { isEnded, type Job } from "../../../core/job.js";
 import { redact } from "../../../core/secrets.js";
 import { errorOut } from "../openapi.js";
+import { type Refused, refused } from "../refusal.js";
 import { ok, type Route, route } from "../route.js";
 import {
   anyJson,
@@ -27,7 +35,7 @@ import {
   rowOut,
 } from "../wire/job.js";
 import { createAnswers, createIn, createOne } from "./creates.js";
-import { completeIn, completionOf } from "./job.js";
+import { completeIn, completionOf, waitQuery } from "./job.js";
 import { filterFields, filterOf, pageAskOf } from "./lists.js";
 
 const group = "Chains";
@@ -46,6 +54,13 @@ const chainOut = z
 const changedChainOut = chainOut
   .extend({ current: changedJobOut })
   .meta({ id: "ChangedChain", description: "Callers without admin.read get it without output." });
+
+const completeChainIn = completeIn.extend({
+  jobId: name("id").optional().meta({
+    description:
+      "The job that the caller has decided about. Where the chain has come to another, nothing is completed.",
+  }),
+});
 
 const chainParams = z.object({ id: name("id") });
 const missing = { description: "There is no such chain.", body: errorOut };
@@ -114,26 +129,56 @@ export const chainRoutes: readonly Route[] = [
     summary: "Complete the current job of a chain without a worker.",
     needs: "admin.mutate",
     params: chainParams,
-    body: completeIn,
+    body: completeChainIn,
     answers: {
       200: { description: "The chain as it is now.", body: changedChainOut },
       404: missing,
-      409: { description: "It has ended.", body: errorOut },
+      409: {
+        description: "It has ended, or come to another job than the one that was decided about.",
+        body: errorOut,
+      },
       422: {
-        description: "The result does not fit, or the job does not continue so.",
+        description:
+          "The result or the payload does not fit, or the next job cannot wait for what it names.",
         body: errorOut,
       },
     },
     handle: async ({ backend, caller, params, body }) => {
       const operator = backend.services.operator(caller);
-      const before = await getChain(operator, params.id).orThrow();
+      const before = await getChain(operator, params.id, "complete").orThrow();
       const client = await backend.services.client(before.current.service, caller);
       const outcome = completionOf(body);
-      await completeChain(client, params.id, ({ job, complete }) =>
-        complete(job, () => outcome),
-      ).orThrow();
+      const { jobId = before.current.id } = body;
+      await completeChain(client, params.id, ({ job, complete }) => {
+        // The outcome is for one job. Somebody else may have continued the chain since it was decided.
+        if (job.id !== jobId) throw notCurrent(params.id, job, jobId);
+        return complete(job, () => outcome);
+      }).orThrow();
       const chain = await getChain(operator, params.id).orThrow();
       return ok(chainBody(chain, (part) => changedBody(caller, part)));
+    },
+  }),
+  route({
+    method: "get",
+    path: "/v1/chains/{id}/wait",
+    operation: "waitForChain",
+    group,
+    summary: "Wait until a chain has ended, for up to 30 seconds at a time.",
+    needs: "admin.read",
+    params: chainParams,
+    query: waitQuery,
+    answers: {
+      200: {
+        description: "The chain as it is now, and whether it has ended.",
+        body: z.object({ done: z.boolean(), chain: chainOut }),
+      },
+      404: missing,
+    },
+    handle: async ({ backend, caller, params, query: { timeoutMs }, signal }) => {
+      const client = backend.services.operator(caller);
+      await waitChain(client, params.id, { timeoutMs, signal: signal() });
+      const chain = await getChain(client, params.id, "wait for").orThrow();
+      return ok({ done: isEnded(chain.state), chain: chainBody(chain) });
     },
   }),
   route({
@@ -159,6 +204,13 @@ export const chainRoutes: readonly Route[] = [
     },
   }),
 ];
+
+/** The refusal of an outcome for a job that its chain has not come to, or not any more. */
+function notCurrent(chainId: string, { id, type, state }: Job, jobId: string): Refused {
+  const message = `Chain ${chainId} has come to job ${id} (${type}), and job ${jobId} is not its current one; look at the chain, and complete it with jobId ${id} if the outcome is meant for that.`;
+  const details = { state, currentJobId: id, currentType: type };
+  return refused("conflict", { reason: "job_not_current", field: "jobId", message, details });
+}
 
 /** A chain for the wire; `shown` gives of each of its parts what the caller may see. */
 function chainBody(

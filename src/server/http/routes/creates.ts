@@ -17,6 +17,7 @@ import { checkQueueName } from "../queue-names.js";
 import { badArgument, errorBody, refusalOf, refused } from "../refusal.js";
 import { bulkBytesMax } from "../request-body.js";
 import { type Answer, ok, type Route, type RouteRequest, route } from "../route.js";
+import { blockersIn, blockersOf } from "../wire/blockers.js";
 import { anyJson, durationMs, name, priority, time, typeVersion } from "../wire/common.js";
 
 const group = "Jobs";
@@ -43,16 +44,7 @@ export const createFields = {
       }),
     ])
     .optional(),
-  blockers: z
-    .array(
-      z.strictObject({
-        id: name("id"),
-        chain: z.boolean().optional(),
-        onBadEnd: z.enum(["unreachable", "continue"]).optional(),
-      }),
-    )
-    .max(1_000)
-    .optional(),
+  blockers: blockersIn.optional(),
   tags: z.array(z.string()).max(20).optional(),
   signature: z
     .strictObject({
@@ -126,7 +118,7 @@ export const createAnswers = {
   },
   422: {
     description:
-      "Its payload does not fit, what it waits for is not there, or its Idempotency-Key was used for another request.",
+      "Its payload does not fit, it cannot wait for what it names, or its Idempotency-Key was used for another request.",
     body: errorOut,
   },
 } as const;
@@ -258,12 +250,8 @@ function optionsOf(body: CreateIn): UntypedOptions {
   // The body was JSON, so that what was not given is not there, either.
   const options = rest as Omit<UntypedOptions, "blockers">;
   if (blockers === undefined) return options;
-  return {
-    ...options,
-    blockers: blockers.map(({ id, chain, onBadEnd = "unreachable" }) =>
-      chain ? { chain: id, onBadEnd } : { job: id, onBadEnd },
-    ),
-  };
+  // A type that names its blockers takes them by name here, too.
+  return { ...options, blockers: blockersOf(blockers) };
 }
 
 /** The request and trace of a create: its own, or those of the request that brings it. */

@@ -2,8 +2,8 @@
  * One job: reading it, and every command that it can be given from outside.
  */
 import { z } from "zod";
-import { completeJob } from "../../../client/chain-completion.js";
 import type { Client } from "../../../client/client.js";
+import { completeJob } from "../../../client/completion.js";
 import { continueWith } from "../../../client/continuation.js";
 import { jobNotFound } from "../../../client/errors.js";
 import { JobRef } from "../../../client/job-ref.js";
@@ -11,8 +11,9 @@ import { Reads } from "../../../client/reads.js";
 import { isEnded } from "../../../core/job.js";
 import { given } from "../given.js";
 import { errorOut } from "../openapi.js";
-import { errorBody, refusalOf } from "../refusal.js";
+import { badArgument, errorBody, refusalOf } from "../refusal.js";
 import { ok, type Route, type RouteRequest, route } from "../route.js";
+import { blockersOf } from "../wire/blockers.js";
 import {
   anyJson,
   durationMs,
@@ -37,11 +38,16 @@ import { createFields, payloadOf } from "./creates.js";
 
 const group = "Jobs";
 
-/** How many jobs one request may retry, and how long one may wait for a job's end. */
+/** How many jobs one request may retry, and how long one may wait for an end. */
 const retryMax = 100;
 const waitMaxMs = 30_000;
 
 const reason = z.string().max(1_000).optional();
+
+/** How long a request waits for the end of a job or a chain. */
+export const waitQuery = z.object({
+  timeoutMs: z.number().int().min(0).max(waitMaxMs).default(waitMaxMs),
+});
 
 /** The path of a job. */
 export const jobParams = z.object({ id: name("id") });
@@ -75,6 +81,7 @@ export const completeIn = z.strictObject({
       deadline: createFields.deadline,
       maxTries: createFields.maxTries,
       tags: createFields.tags,
+      blockers: createFields.blockers,
     })
     .optional(),
 });
@@ -196,7 +203,8 @@ export const jobRoutes: readonly Route[] = [
     answers: {
       ...commandAnswers,
       422: {
-        description: "The result does not fit, or the job does not continue so.",
+        description:
+          "The result or the payload does not fit, or the next job cannot wait for what it names.",
         body: errorOut,
       },
     },
@@ -229,7 +237,7 @@ export const jobRoutes: readonly Route[] = [
     summary: "Wait until a job has ended, for up to 30 seconds at a time.",
     needs: "admin.read",
     params: jobParams,
-    query: z.object({ timeoutMs: z.number().int().min(0).max(waitMaxMs).default(waitMaxMs) }),
+    query: waitQuery,
     answers: {
       200: {
         description: "The job as it is now, and whether it has ended.",
@@ -288,6 +296,11 @@ async function details({ backend, caller, params }: OfJob) {
 export function completionOf(body: z.output<typeof completeIn>): unknown {
   const { continueWith: next, result } = body;
   if (next === undefined) return result;
-  const { type, payload, payload_base64, ...options } = next;
-  return continueWith(type, payloadOf({ payload, payload_base64 }), given(options));
+  if (result !== undefined) {
+    const message = "result and continueWith exclude each other; give one of them.";
+    throw badArgument("outcome_both_set", message, "result");
+  }
+  const { type, payload, payload_base64, blockers, ...rest } = next;
+  const options = given({ ...rest, blockers: blockers && blockersOf(blockers) });
+  return continueWith(type, payloadOf({ payload, payload_base64 }), options);
 }

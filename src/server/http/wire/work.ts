@@ -105,9 +105,29 @@ export const settleIn = z
   })
   .meta({ id: "Settlement" });
 
-/** The outcome of a settlement, which must say what its kind needs. */
+/** What a settlement may say besides its outcome. */
+const outcomeFields = ["result", "error", "reason", "delayMs"] as const;
+
+/** What goes with each outcome. */
+const fieldsOf: {
+  readonly [Outcome in WorkOutcome["outcome"]]: readonly (typeof outcomeFields)[number][];
+} = {
+  completed: ["result"],
+  failed: ["error"],
+  terminated: ["error"],
+  skipped: ["reason"],
+  snoozed: ["delayMs", "reason"],
+  released: [],
+  cancelled: ["reason"],
+};
+
+/** The outcome of a settlement, which must say what its kind needs, and nothing that would be lost. */
 export function outcomeOf(body: z.output<typeof settleIn>): WorkOutcome {
   const { outcome, result, error, reason, delayMs } = body;
+  const lost = outcomeFields.find(
+    (field) => (body[field] ?? null) !== null && !fieldsOf[outcome].includes(field),
+  );
+  if (lost !== undefined) throw unwanted(outcome, lost);
   switch (outcome) {
     case "completed":
       return { outcome, ...(result === undefined ? null : { result: result as Json }) };
@@ -140,4 +160,10 @@ export function outcomeOf(body: z.output<typeof settleIn>): WorkOutcome {
 
 function missing(outcome: string, field: string) {
   return badArgument("field_missing", `The outcome ${outcome} needs ${field}.`, field);
+}
+
+function unwanted(outcome: WorkOutcome["outcome"], field: string) {
+  const taken = fieldsOf[outcome].join(" and ") || "nothing more";
+  const message = `The outcome ${outcome} takes ${taken}; leave ${field} out, or settle with another outcome.`;
+  return badArgument("field_unwanted", message, field);
 }
