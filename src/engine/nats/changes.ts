@@ -170,7 +170,11 @@ export class Changes {
       const subject = isTicket ? subjects.ticket(event, after) : subjects.event(event);
       const expect = { filter: subjects.jobFilter(job.service, job.id), seq: logged.lastSeq };
       const message = messageOf(subject, event, expect);
-      const item = { jobId: job.id, message: deleting(message, event, logged) };
+      const item = {
+        jobId: job.id,
+        message: deleting(message, event, logged),
+        ...(isTicket && { consumer: subjects.consumerOf(after) }),
+      };
       const leavingId = after && isEnded(after.state) && heldUntil === null ? job.id : undefined;
       const then = await this.#creating.prepareFollow(change.follow ?? [], [], leavingId);
       const { publication, forget } = await this.#publish(change, [item], then);

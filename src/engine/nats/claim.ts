@@ -7,6 +7,7 @@ import { type ConsumedLane, Consumers, laneName } from "./consumers.js";
 import { FirstFault } from "./first-fault.js";
 import { FoundEmpty } from "./found-empty.js";
 import type { News, Where } from "./news.js";
+import type { OwnTickets } from "./own-tickets.js";
 import { type Pauses, queueOf } from "./pauses.js";
 import type { Delivery } from "./port.js";
 import { type Room, Rooms, type RoomsContext } from "./rooms.js";
@@ -24,6 +25,7 @@ const roundsMax = 10;
 export interface ClaimContext extends StartsContext, RoomsContext, StandingContext {
   readonly news: News;
   readonly pauses: Pauses;
+  readonly ownTickets: OwnTickets;
   /** Whether hints at jobs that can be claimed are heard, as far as none is lost. */
   readonly areHintsHeard: () => boolean;
 }
@@ -384,7 +386,8 @@ export class Claims {
     for (let round = 0; round < roundsMax; round++) {
       await this.#consumers.ensure(lane, priority);
       const wasEmpty = this.#foundEmpty.ask(consumer);
-      const deliveries = await port.fetch(consumer, limit);
+      const fetched = await port.fetch(consumer, limit);
+      const deliveries = fetched && (await this.#withOwn(consumer, limit, fetched));
       if (deliveries !== null && deliveries.length < limit) wasEmpty();
       if (deliveries?.length === 0) this.#standing.foundEmpty(consumer);
       else if (deliveries !== null) this.#standing.used(consumer);
@@ -393,6 +396,19 @@ export class Claims {
       this.#consumers.forget(consumer);
     }
     return [];
+  }
+
+  /** What a consumer gave out, with what this process has stored itself and the consumer had not heard of yet. */
+  async #withOwn(
+    consumer: string,
+    limit: number,
+    fetched: readonly Delivery[],
+  ): Promise<readonly Delivery[]> {
+    const { ownTickets } = this.#context;
+    for (const { seq } of fetched) ownTickets.givenOut(consumer, seq);
+    if (fetched.length >= limit) return fetched;
+    const late = await ownTickets.late(consumer, limit - fetched.length);
+    return late.length === 0 ? fetched : [...fetched, ...late];
   }
 }
 

@@ -91,13 +91,13 @@ export class Creating {
   /** The creation of a job, as the ticket of one that may be claimed at once. */
   #creation(created: EventOf<"created">, lastSeq: number, hasPlace: boolean): Appended {
     const { subjects } = this.#context;
+    const { jobId } = created;
     const { job } = evolve(null, created);
-    const subject =
-      job && hasPlace && isClaimable(job, created)
-        ? subjects.ticket(created, job)
-        : subjects.event(created);
-    const expect = { filter: subjects.idFilter(created.jobId), seq: lastSeq };
-    return { jobId: created.jobId, message: messageOf(subject, created, expect) };
+    const expect = { filter: subjects.idFilter(jobId), seq: lastSeq };
+    if (!job || !hasPlace || !isClaimable(job, created))
+      return { jobId, message: messageOf(subjects.event(created), created, expect) };
+    const message = messageOf(subjects.ticket(created, job), created, expect);
+    return { jobId, message, consumer: subjects.consumerOf(job) };
   }
 
   /** What keeps the continuations of a change from being stored. */
@@ -169,9 +169,9 @@ export class Creating {
   #withoutTicket({ items, created }: PreparedCreate): readonly Appended[] {
     const { subjects } = this.#context;
     return items.map((item) => {
-      const { expect } = item.message;
-      if (expect === undefined) return item;
-      return { ...item, message: messageOf(subjects.event(created), created, expect) };
+      const { jobId, message } = item;
+      if (message.expect === undefined) return item;
+      return { jobId, message: messageOf(subjects.event(created), created, message.expect) };
     });
   }
 

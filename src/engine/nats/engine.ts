@@ -44,6 +44,7 @@ import { Leases } from "./leases.js";
 import { Log } from "./log.js";
 import { News, none, type Where } from "./news.js";
 import { Notes } from "./notes.js";
+import { OwnTickets } from "./own-tickets.js";
 import { OwnWrites } from "./own-writes.js";
 import { Pauses } from "./pauses.js";
 import type { Port } from "./port.js";
@@ -132,7 +133,8 @@ export class NatsEngine implements Engine {
     const own = () => (topology.replicas > 1 ? new OwnWrites(monotonic) : null);
     const { atomicBatches, recordsBucket: bucket } = topology;
     const isAtomic = () => atomicBatches && port.takesBatches !== false;
-    this.#log = new Log({ port, subjects, isAtomic, monotonic, rest, own: own() });
+    const ownTickets = new OwnTickets({ port, rest });
+    this.#log = new Log({ port, subjects, isAtomic, monotonic, rest, own: own(), ownTickets });
     const { scope } = subjects;
     this.#records = new Records({ url, port, rest, bucket, scope, now, own: own() });
     const pauses = new Pauses(this.#records, now);
@@ -184,6 +186,7 @@ export class NatsEngine implements Engine {
       activeUnder,
       news: claimNews,
       pauses,
+      ownTickets,
       after: (delayMs, call) => clock.after(delayMs, call),
       onArrival: () => this.#wake.ring("ready"),
       onOverdue: (consumers) => {

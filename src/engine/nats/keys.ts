@@ -296,7 +296,8 @@ export class Keys {
       if (!job || !decision.ok) return;
       const expect = { filter: subjects.jobFilter(job.service, job.id), seq: lastSeq };
       const message = messageOf(subjects.ticket(decision.event, job), decision.event, expect);
-      const { outcome } = await log.append({ jobId: id, message });
+      const consumer = subjects.consumerOf(job);
+      const { outcome } = await log.append({ jobId: id, message, consumer });
       if (outcome === "stored") return hint("ready", job.service);
     }
   }

@@ -13,6 +13,7 @@ import { foldMessages, type LoggedJob, noJob, type ReadJob } from "./entry.js";
 import { isRefusedForSure } from "./faults.js";
 import type { HeldJob } from "./held.js";
 import { readJobLog } from "./job-log.js";
+import type { OwnTickets } from "./own-tickets.js";
 import type { OwnWrites } from "./own-writes.js";
 import { Pace } from "./pace.js";
 import type { EachPublication, OutgoingMessage, Port, Publication, StoredMessage } from "./port.js";
@@ -43,6 +44,8 @@ export interface Appended {
   readonly jobId: string;
   readonly message: OutgoingMessage;
   readonly isNote?: true;
+  /** The consumer that gives it out, if it is a ticket. */
+  readonly consumer?: string;
 }
 
 /** Events that somebody waits for. */
@@ -59,6 +62,7 @@ export class Log {
   readonly #pace: Pace;
   /** What a reading must show; `null` where there is one copy of the log, which is never behind. */
   readonly #own: OwnWrites | null;
+  readonly #ownTickets: Pick<OwnTickets, "stored">;
   readonly #rest: Rest;
   readonly #readingBack: ReadingBack;
   /** What was asked for in this turn. */
@@ -75,9 +79,12 @@ export class Log {
     readonly monotonic: () => number;
     /** Where the log has copies, what this process has stored, and how it waits for a copy to show it. */
     readonly own: OwnWrites | null;
+    /** What claims must show. */
+    readonly ownTickets: Pick<OwnTickets, "stored">;
     readonly rest: Rest;
   }) {
     this.#own = options.own;
+    this.#ownTickets = options.ownTickets;
     this.#rest = options.rest;
     this.#port = options.port;
     this.#subjects = options.subjects;
@@ -178,8 +185,10 @@ export class Log {
   /** Appends events, each by itself. They share what waits for them, because that costs more than the events. */
   appendEach(items: readonly Appended[]): Promise<readonly EachPublication[]> {
     return new Promise((resolve) => {
-      // Most logs have one copy, and what a create holds on to while it is under way costs more than the create.
-      const tell = this.#own === null ? resolve : this.#remembering(items, resolve);
+      const tell = (publications: readonly EachPublication[]) => {
+        this.#remember(items, publications);
+        resolve(publications);
+      };
       const waiting = this.#asked.push({ items, tell });
       if (waiting === 1) queueMicrotask(() => this.#goOut(2));
       else if (waiting >= partMax && this.#pace.isQuick) this.#goOut(1);
@@ -285,7 +294,7 @@ export class Log {
       throw error;
     });
     if (publication === null) return null;
-    if (publication.outcome === "stored" && this.#own) {
+    if (publication.outcome === "stored") {
       // They lie one behind the other, also where the first was found by reading.
       const { seq } = publication;
       const all = items.map((_, place) => ({ outcome: "stored", seq: seq + place }) as const);
@@ -307,18 +316,13 @@ export class Log {
     return this.append({ ...item, message: { ...message, expect } });
   }
 
-  #remembering(items: readonly Appended[], tell: Asked["tell"]): Asked["tell"] {
-    return (publications) => {
-      this.#remember(items, publications);
-      tell(publications);
-    };
-  }
-
   /** Remembers what was stored, so that this process is shown it. */
   #remember(items: readonly Appended[], publications: readonly EachPublication[]): void {
-    for (const [index, item] of items.entries()) {
+    for (let index = 0; index < items.length; index++) {
+      const item = items[index] as Appended;
       const publication = publications[index];
       if (publication?.outcome !== "stored") continue;
+      if (item.consumer !== undefined) this.#ownTickets.stored(item.consumer, publication.seq);
       // Nobody waits for a copy to show a note.
       if (item.isNote) this.#own?.reached(publication.seq);
       else this.#own?.stored(item.jobId, publication.seq);

@@ -13,7 +13,7 @@ import type { Held } from "./held.js";
 import type { Appended, Log } from "./log.js";
 import type { Where } from "./news.js";
 import type { Acknowledgeable, EachPublication, Port } from "./port.js";
-import { priorityLane, type Subjects } from "./subjects.js";
+import type { Subjects } from "./subjects.js";
 
 /** What plain changes need of the engine. */
 export interface PlainContext {
@@ -78,8 +78,7 @@ export class PlainChanges {
     for (const { event } of changes) {
       if (event.name !== "created" || (told !== null && areOfOneLane(event, told))) continue;
       told = event;
-      const consumer = subjects.consumer(event, priorityLane(event.priority));
-      hint("ready", event.service, isDue(event) ? new Set([consumer]) : null);
+      hint("ready", event.service, isDue(event) ? new Set([subjects.consumerOf(event)]) : null);
     }
   }
 
@@ -101,13 +100,12 @@ function createOf(
   if (event.name !== "created" || records !== undefined || follow !== undefined) return null;
   if (event.key !== undefined || event.blockers.length > 0) return null;
   if (expect.version !== 0 || job.id !== event.jobId) return null;
-  const compare = { filter: subjects.idFilter(event.jobId), seq: 0 };
-  return { jobId: event.jobId, message: messageOf(subjectOf(subjects, event), event, compare) };
-}
-
-/** A job that is due is claimed from its creation. */
-function subjectOf(subjects: Subjects, event: EventOf<"created">): string {
-  return isDue(event) ? subjects.ticket(event, event) : subjects.event(event);
+  const { jobId } = event;
+  const compare = { filter: subjects.idFilter(jobId), seq: 0 };
+  if (!isDue(event)) return { jobId, message: messageOf(subjects.event(event), event, compare) };
+  // A job that is due is claimed from its creation.
+  const message = messageOf(subjects.ticket(event, event), event, compare);
+  return { jobId, message, consumer: subjects.consumerOf(event) };
 }
 
 function isDue({ runAt, at }: EventOf<"created">): boolean {

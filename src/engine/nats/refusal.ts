@@ -86,5 +86,6 @@ export async function moveOn(
   const subject = waits ? subjects.ticket(event, job) : subjects.event(event);
   const expect = { filter: subjects.jobFilter(service, id), seq: lastSeq };
   const message = messageOf(subject, event, expect);
-  return (await log.append({ jobId: id, message })).outcome === "stored";
+  const item = { jobId: id, message, ...(waits && { consumer: subjects.consumerOf(job) }) };
+  return (await log.append(item)).outcome === "stored";
 }

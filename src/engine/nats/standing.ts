@@ -3,6 +3,7 @@
  * the server hands the next ticket over as it comes. Otherwise somebody would have to be told of it before anybody asks.
  */
 import type { Clock } from "../clock.js";
+import type { OwnTickets } from "./own-tickets.js";
 import type { Delivery, Port } from "./port.js";
 
 /** How long an ask stands. An idle worker looks by itself before that, and leaves new ones. */
@@ -29,6 +30,7 @@ interface Arrived {
 /** What standing asks need of the engine. */
 export interface StandingContext {
   readonly port: Port;
+  readonly ownTickets: Pick<OwnTickets, "givenOut">;
   readonly after: Clock["after"];
   /** Tells workers of this process that tickets have come. Who can take them claims before this returns. */
   readonly onArrival: () => void;
@@ -127,6 +129,7 @@ export class Standing {
       over();
       for (const delivery of deliveries ?? []) {
         this.used(consumer);
+        this.#context.ownTickets.givenOut(consumer, delivery.seq);
         this.#arrived.push({ source, delivery });
       }
       if (this.#arrived.length === 0) return;

@@ -109,6 +109,11 @@ export class Subjects {
     return name;
   }
 
+  /** The name of the consumer that gives out a job. */
+  consumerOf(job: LaneName & { readonly priority: number }): string {
+    return this.consumer(job, priorityLane(job.priority));
+  }
+
   /** Everything that may be read: all events and notes, or those of one service. */
   feedFilter(): string {
     return `${this.prefix}.*.${this.#scope()}.>`;
