@@ -31,6 +31,26 @@ export const listCases = concern("lists", [
     },
   },
   {
+    name: "ended jobs and others share the pages of one list",
+    needs: ["immediateViews"],
+    async run(env) {
+      for (const id of ["a", "b", "c", "d", "e"]) await env.create({ id });
+      for (const id of ["b", "d"]) await env.command(id, { command: "cancel" });
+      const filter = { state: ["pending", "cancelled", "active"] } as const;
+      const page = async (ask: JobsAsk) => env.engine.query("jobs", { filter, limit: 2, ...ask });
+      const pages: (readonly string[])[] = [];
+      for (const offset of [0, 2, 4]) {
+        const { entries, count, nextOffset } = await page({ offset });
+        assert.deepEqual([count, nextOffset], [5, offset < 4 ? offset + 2 : undefined]);
+        pages.push(ids(entries));
+      }
+      assert.deepEqual(pages, [["e", "d"], ["c", "b"], ["a"]]);
+      const { nextCursor } = await page({});
+      assert.ok(nextCursor !== undefined);
+      assert.deepEqual(ids((await page({ cursor: nextCursor })).entries), ["c", "b"]);
+    },
+  },
+  {
     name: "every part of a filter narrows the list",
     needs: ["immediateViews"],
     async run(env) {

@@ -16,7 +16,7 @@ import { NewerSchema } from "./newer-schema.js";
 import { plannedQueries } from "./planned-query.js";
 import { meetServer } from "./server.js";
 import { ServerClock } from "./server-clock.js";
-import { beginText, selectNow, settle } from "./settings.js";
+import { beginLook, beginText, selectNow, settle } from "./settings.js";
 import { lose, sendTogether, socketOf } from "./socket.js";
 import { storable } from "./storable.js";
 import { StatementTexts } from "./text.js";
@@ -296,6 +296,17 @@ export class Database {
     }
   }
 
+  /**
+   * Runs an operation that reads what people ask for, each statement planned for its values. Where a pooler may stand between, no
+   * session has our settings, and the server does so by itself.
+   */
+  look<Value>(step: Step<Value>): Promise<Value> {
+    if (!this.#isDirect) return this.run(step);
+    return this.#with(undefined, (client) =>
+      this.#inTransaction(client, (session) => run(session, step), beginLook),
+    );
+  }
+
   /** Carries out work in one transaction, which commits when the work is done. */
   transaction<Value>(work: (session: Session, now: number) => Promise<Value>): Promise<Value> {
     return this.#with(undefined, (client) =>
@@ -316,7 +327,11 @@ export class Database {
       const first = step.next(noRows);
       const isSettled = this.#isDirect && this.#clock.isFresh && lockMs === undefined;
       if (first.done || !first.value.last || !isSettled)
-        return this.#inTransaction(client, (session) => runOn(session, step, first), lockMs);
+        return this.#inTransaction(
+          client,
+          (session) => runOn(session, step, first),
+          beginText(this.#isDirect, lockMs),
+        );
       const { done, value } = step.next(await this.#ask(client, first.value));
       if (!done) throw afterLast();
       return value;
@@ -365,7 +380,7 @@ export class Database {
   async #inTransaction<Value>(
     client: PoolClient,
     work: (session: Session) => Promise<Value>,
-    lockMs?: number,
+    begin = beginText(this.#isDirect),
   ): Promise<Value> {
     const sent: Promise<unknown>[] = [];
     const send = <Answer>(ask: () => Promise<Answer>): Promise<Answer> => {
@@ -385,7 +400,7 @@ export class Database {
       const session: Session = {
         execute: async (statement) => {
           if (isOver) throw afterLast();
-          if (!hasBegun) this.#begin((query) => send(() => client.query(query)), lockMs);
+          if (!hasBegun) this.#begin((query) => send(() => client.query(query)), begin);
           hasBegun = true;
           const answer = send(() => this.#ask(client, statement));
           if (statement.last) end();
@@ -406,14 +421,14 @@ export class Database {
   }
 
   /** Begins a transaction, and learns the server's time from that. */
-  #begin(send: (query: string) => Promise<unknown>, lockMs: number | undefined): void {
+  #begin(send: (query: string) => Promise<unknown>, begin: string): void {
     const sentAt = this.#clock.monotonic();
     // Statements in one message are answered by a list, which the driver's types do not know.
     const learn = (answers: unknown) => {
       const results = answers as readonly { readonly rows: readonly SqlRow[] }[];
       this.#clock.learn(Number(results.at(-1)?.rows[0]?.now), sentAt);
     };
-    send(beginText(this.#isDirect, lockMs)).then(learn, () => {});
+    send(begin).then(learn, () => {});
   }
 
   /** A statement as the driver takes it. A server remembers plans for a session, which no pooler stands between. */

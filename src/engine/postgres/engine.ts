@@ -248,12 +248,12 @@ class PostgresEngine implements Engine {
       const committed = this.#commits.next(signal);
       try {
         const begun = place.until;
-        const { until, moves } =
+        const { until, moves, lowest } =
           begun === null
             ? await this.#read(currentSnapshot(place.seen))
-            : { until: begun, moves: place.moves };
+            : { until: begun, moves: place.moves, lowest: place.seq + 1 };
         const [rows, current] = await Promise.all([
-          this.#read(readFeed(place, until, feedChunk)),
+          lowest === null ? [] : this.#read(readFeed(place.seen, until, lowest, feedChunk)),
           isUnchecked ? this.#read(readMoves()) : moves,
         ]);
         checkPlace(place, current);
@@ -317,13 +317,14 @@ class PostgresEngine implements Engine {
     ask: Reads[Kind]["ask"],
   ): Promise<Reads[Kind]["answer"]> {
     const step = readItem(this.now(), { kind, ask } as Parameters<typeof readItem>[1]);
-    return (await this.#read(step)) as Reads[Kind]["answer"];
+    return (await this.#read(step, kind === "query")) as Reads[Kind]["answer"];
   }
 
-  async #read<Value>(step: Step<Value>): Promise<Value> {
+  /** Reads what is asked for. A question of people's may be about few rows or nearly all. */
+  async #read<Value>(step: Step<Value>, isOfPeople = false): Promise<Value> {
     this.#checkOpen();
     try {
-      return await this.#database.run(step);
+      return await (isOfPeople ? this.#database.look(step) : this.#database.run(step));
     } catch (error) {
       throw await this.#database.faultOf(error);
     }

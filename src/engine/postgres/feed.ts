@@ -13,7 +13,7 @@ import {
   headValues,
   valuesOf,
 } from "../sql/rows.js";
-import { int, type Step, text } from "../sql/statement.js";
+import { int, intOrNull, type Statement, type Step, text } from "../sql/statement.js";
 import { eventsOfRounds } from "./rounds.js";
 
 /** Where a reader stands: all of `seen` is read, and of what `until` sees besides, all up to a position. */
@@ -44,7 +44,7 @@ export function placeOf(cursor: string): FeedPlace {
     parts.length <= 3 &&
     /^\d{1,9}$/.test(moves ?? "") &&
     (known === null ? until !== undefined : isSnapshot(known)) &&
-    (until === undefined || (isSnapshot(until) && /^\d{1,15}$/.test(seq ?? "")));
+    (until === undefined || (isSnapshot(until) && isPosition(seq ?? "")));
   if (!isPlace) throw invalidCursor(cursor);
   return { seen: known, until: until ?? null, seq: Number(seq ?? 0), moves: Number(moves) };
 }
@@ -60,6 +60,10 @@ export function checkPlace(place: FeedPlace, moves: number | null): void {
 export function endOf({ seen, until }: FeedPlace): number {
   const ends = [seen, until].map((known) => (known === null ? 0 : parseSnapshot(known).xmax));
   return Math.max(...ends);
+}
+
+function isPosition(part: string): boolean {
+  return /^\d{1,16}$/.test(part) && Number.isSafeInteger(Number(part));
 }
 
 /** Whether the server takes a text as a snapshot. */
@@ -89,10 +93,39 @@ const selectMoves = "SELECT moves FROM store";
 
 const selectSnapshot = `SELECT pg_current_snapshot()::text AS snapshot, ${newestXid}::text AS newest, (${selectMoves}) AS moves`;
 
+/**
+ * The lowest position that a transaction under a condition wrote, by the index of transactions: `OFFSET 0` keeps the planner from
+ * going through all positions from the lowest on instead.
+ */
+function lowest(condition: string): string {
+  const tables = [
+    ["n", "jobs"],
+    ["seq", "events"],
+    ["seq", "rounds"],
+  ] as const;
+  return tables
+    .map(
+      ([position, table]) =>
+        `(SELECT min(p) FROM (SELECT ${position} AS p FROM ${table} WHERE ${condition} OFFSET 0) AS f)`,
+    )
+    .join(", ");
+}
+
+const selectSnapshotSince = `${selectSnapshot},
+  least(${lowest("xid >= ?::xid8")}, ${lowest("xid = ANY(?::xid8[])")}) AS lowest`;
+
 /** How often the store was moved. */
 export function* readMoves(): Step<number> {
   const [row] = yield { sql: selectMoves, values: [] };
   return row ? int(row, "moves") : 0;
+}
+
+/** A snapshot that a reader goes on to. */
+export interface NextSnapshot {
+  readonly until: string;
+  readonly moves: number;
+  /** The lowest position of what it sees and the reader has not read may be this one; null where there is nothing. */
+  readonly lowest: number | null;
 }
 
 /**
@@ -100,20 +133,34 @@ export function* readMoves(): Step<number> {
  * The snapshot ends with the newest transaction that is known to be on disk, because it wrote an event: a server that
  * crashes gives the numbers of later ones, which were rolled back, to others when it returns.
  */
-export function* currentSnapshot(
-  seen: string | null,
-): Step<{ readonly until: string; readonly moves: number }> {
-  const [row] = yield { sql: selectSnapshot, values: [] };
+export function* currentSnapshot(seen: string | null): Step<NextSnapshot> {
+  const read = seen === null ? null : parseSnapshot(seen);
+  const [row] = yield read === null ? { sql: selectSnapshot, values: [] } : askSince(read);
   if (!row) throw new Error("The server did not tell what it sees.");
   const { xmin, xmax, running } = parseSnapshot(text(row, "snapshot"));
-  const known = seen === null ? 0 : parseSnapshot(seen).xmax;
-  const end = Math.min(xmax, Math.max(known, Number(text(row, "newest")) + 1));
+  const end = Math.min(xmax, Math.max(read?.xmax ?? 0, Number(text(row, "newest")) + 1));
   const until = `${Math.min(xmin, end)}:${end}:${running.filter((xid) => xid < end).join(",")}`;
-  return { until, moves: int(row, "moves") };
+  return {
+    until,
+    moves: int(row, "moves"),
+    lowest: read === null ? 0 : intOrNull(row, "lowest"),
+  };
 }
 
-/** A snapshot as text: all before `xmin` have ended, none from `xmax` on has, and between them these run. */
-function parseSnapshot(snapshot: string) {
+/** Asks for a snapshot, and where that begins which a reader has not read: what had not begun or was running. */
+function askSince({ xmax, running }: Snapshot): Statement {
+  const ran = `{${running.join(",")}}`;
+  return { sql: selectSnapshotSince, values: [xmax, xmax, xmax, ran, ran, ran] };
+}
+
+/** All before `xmin` have ended, none from `xmax` on has, and between them these run. */
+interface Snapshot {
+  readonly xmin: number;
+  readonly xmax: number;
+  readonly running: readonly number[];
+}
+
+function parseSnapshot(snapshot: string): Snapshot {
   const [xmin, xmax, running = ""] = snapshot.split(":");
   const numbers = running === "" ? [] : running.split(",");
   return { xmin: Number(xmin), xmax: Number(xmax), running: numbers.map(Number) };
@@ -124,7 +171,10 @@ const columns = eventColumns
   .map((column) => `e.${column}`)
   .join(", ");
 
-/** Creations, rounds and all other events after a position that meet a condition on `e`, in the order of positions. */
+/**
+ * Creations, rounds and all other events after a position that meet a condition on `e`, in the order of positions. Their jobs
+ * are looked up one by one, because how many there are is not known to the planner, who may otherwise go through all jobs.
+ */
 function select(condition: string): string {
   return `(SELECT j.n AS seq, ${createdColumns}, ${headColumns} FROM (
         SELECT * FROM jobs e WHERE ${condition} AND e.n > ? ORDER BY e.n LIMIT ?
@@ -132,22 +182,24 @@ function select(condition: string): string {
     UNION ALL (SELECT e.seq, ${columns}, ${headColumns} FROM (
         (SELECT seq, job, ${eventColumns} FROM events e WHERE ${condition} AND e.seq > ? ORDER BY e.seq LIMIT ?)
         UNION ALL (SELECT seq, job, ${eventColumns} FROM (${eventsOfRounds(condition)}) AS r)
-      ) AS e LEFT JOIN jobs j ON j.n = e.job LEFT JOIN lanes l ON l.id = j.lane)
+      ) AS e LEFT JOIN LATERAL (SELECT * FROM jobs WHERE n = e.job OFFSET 0) AS j ON true LEFT JOIN lanes l ON l.id = j.lane)
     ORDER BY seq LIMIT ?`;
 }
 
 const selectFirst = select("pg_visible_in_snapshot(e.xid, ?::pg_snapshot)");
-const selectNext =
-  select(`e.xid >= pg_snapshot_xmin(?::pg_snapshot) AND NOT pg_visible_in_snapshot(e.xid, ?::pg_snapshot)
-    AND pg_visible_in_snapshot(e.xid, ?::pg_snapshot)`);
+const selectNext = select(
+  "NOT pg_visible_in_snapshot(e.xid, ?::pg_snapshot) AND pg_visible_in_snapshot(e.xid, ?::pg_snapshot)",
+);
 
-/** Reads the next events between two snapshots, in the order of positions. */
+/** Reads the next events between two snapshots, in the order of positions, from one on. */
 export function* readFeed(
-  { seen, seq }: FeedPlace,
+  seen: string | null,
   until: string,
+  from: number,
   limit: number,
 ): Step<readonly FeedRow[]> {
-  const between = seen === null ? [until] : [seen, seen, until];
+  const seq = from - 1;
+  const between = seen === null ? [until] : [seen, until];
   const alone = [...between, seq, limit];
   const ofRounds = [seq, ...between, seq, limit, limit, seq];
   const rows = yield {

@@ -48,6 +48,12 @@ function beginWith(settings: Readonly<Record<string, string>>): string {
 const beginAnywhere = beginWith({ ...planning, ...locking(lockTimeoutMs) });
 const beginWhereSettled = beginWith(locking(lockTimeoutMs));
 
+/**
+ * Begins a transaction, in a session that has the settings, whose statements are planned for their values: what people ask for
+ * finds few rows or most of them, and one plan for both goes through all.
+ */
+export const beginLook = beginWith({ plan_cache_mode: "auto" });
+
 /** Begins a transaction, in a session that has the settings or in any, and asks for the time. `lockMs` is how long it waits for a lock. */
 export function beginText(isSettled: boolean, lockMs = lockTimeoutMs): string {
   if (lockMs === lockTimeoutMs) return isSettled ? beginWhereSettled : beginAnywhere;

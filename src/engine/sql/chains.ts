@@ -21,10 +21,10 @@ const columns = `j.n, j.id, l.service, l.type, j.tags, j.created_at, c.id AS cur
 
 /** A page of chains, newest first. */
 export function listChains(ask: ChainsAsk): Step<Page<ChainRow>> {
+  const counted = ask.filter?.state ? from : "FROM jobs j";
   return readPage(ask, {
-    counted: ask.filter?.state ? from : "FROM jobs j",
+    parts: [{ counted, where: (cursor) => chainsWhere(ask, cursor) }],
     select: `${columns} ${from}`,
-    where: (cursor) => chainsWhere(ask, cursor),
     entry: chainRow,
   });
 }

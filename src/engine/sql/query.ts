@@ -151,12 +151,22 @@ function isOfEnds({ state = [] }: JobFilter): boolean {
   return state.length > 0 && state.every(isEnded);
 }
 
-/** What is counted: the slim rows are needed only where ended states are mixed with others, and the wide one not always. */
+/** What is counted: the end of a job stands for it where only ends are asked for, and the wide row is not always needed. */
 function counted(filter: JobFilter): string {
   const { state, ...rest } = filter;
-  if (isOfEnds(filter))
-    return onlyNames(rest) ? "FROM ended d" : "FROM ended d JOIN jobs j ON j.n = d.n";
-  return state?.some(isEnded) ? `FROM jobs j ${slimJoins}` : "FROM jobs j";
+  if (!isOfEnds(filter)) return "FROM jobs j";
+  return onlyNames(rest) ? "FROM ended d" : "FROM ended d JOIN jobs j ON j.n = d.n";
+}
+
+/** Ended jobs and all others are found by different rows, and so a filter for both is two, whose pages are put together. */
+function partsOf(filter: JobFilter): readonly JobFilter[] {
+  const ended = filter.state?.filter(isEnded) ?? [];
+  const open = filter.state?.filter((state) => !isEnded(state)) ?? [];
+  if (ended.length === 0 || open.length === 0) return [filter];
+  return [
+    { ...filter, state: open },
+    { ...filter, state: ended },
+  ];
 }
 
 /** Which part of a list is asked for. */
@@ -166,12 +176,18 @@ interface PageAsk {
   readonly cursor?: string;
 }
 
-/** A list that can be counted and read in pages, the newest job `j` first. */
-interface Listing<Entry> {
-  /** What is counted, and what is read: the columns with all the joins that they need. */
+/** Some of the entries of a list. */
+interface ListPart {
+  /** What is counted. */
   readonly counted: string;
-  readonly select: string;
   readonly where: (cursor?: number) => Where;
+}
+
+/** A list that can be counted and read in pages, the newest job `j` first. No job is in two of its parts. */
+interface Listing<Entry> {
+  readonly parts: readonly ListPart[];
+  /** What is read: the columns with all the joins that they need. */
+  readonly select: string;
   readonly entry: (row: SqlRow) => Entry;
 }
 
@@ -179,21 +195,30 @@ interface Listing<Entry> {
 export function* readPage<Entry>(ask: PageAsk, listing: Listing<Entry>): Step<Page<Entry>> {
   const limit = Math.min(ask.limit ?? pageDefault, pageMax);
   const offset = ask.offset ?? 0;
-  const all = listing.where();
-  const [counted] = yield {
-    sql: `SELECT count(*) AS count ${listing.counted} ${all.sql}`,
-    values: all.values,
-  };
-  const page = listing.where(ask.cursor === undefined ? undefined : Number(ask.cursor));
-  const rows = yield {
-    sql: `SELECT ${listing.select} ${page.sql} ORDER BY j.n DESC LIMIT ? OFFSET ?`,
-    values: [...page.values, limit + 1, ask.cursor === undefined ? offset : 0],
-  };
+  const skipped = ask.cursor === undefined ? offset : 0;
+  const isWhole = listing.parts.length === 1;
+  const found: SqlRow[] = [];
+  let count = 0;
+  for (const part of listing.parts) {
+    const all = part.where();
+    const [counted] = yield {
+      sql: `SELECT count(*) AS count ${part.counted} ${all.sql}`,
+      values: all.values,
+    };
+    if (counted) count += int(counted, "count");
+    const page = part.where(ask.cursor === undefined ? undefined : Number(ask.cursor));
+    const range = isWhole ? [limit + 1, skipped] : [skipped + limit + 1, 0];
+    const sql = `SELECT ${listing.select} ${page.sql} ORDER BY j.n DESC LIMIT ? OFFSET ?`;
+    found.push(...(yield { sql, values: [...page.values, ...range] }));
+  }
+  const rows = isWhole
+    ? found
+    : found.sort((a, b) => int(b, "n") - int(a, "n")).slice(skipped, skipped + limit + 1);
   const entries = rows.slice(0, limit);
   const last = entries.at(-1);
   return {
     entries: entries.map(listing.entry),
-    count: counted ? int(counted, "count") : 0,
+    count,
     offset,
     limit,
     ...(rows.length > limit && last
@@ -206,9 +231,11 @@ export function* readPage<Entry>(ask: PageAsk, listing: Listing<Entry>): Step<Pa
 export function listJobs(ask: JobsAsk): Step<Page<JobRow>> {
   const filter = ask.filter ?? {};
   return readPage(ask, {
-    counted: counted(filter),
+    parts: partsOf(filter).map((part) => ({
+      counted: counted(part),
+      where: (cursor) => where(part, cursor),
+    })),
     select: `${rowColumns} FROM jobs j JOIN lanes l ON l.id = j.lane ${slimJoins}`,
-    where: (cursor) => where(filter, cursor),
     entry: jobRow,
   });
 }
