@@ -9,6 +9,7 @@ import { startChild } from "../crash/children.js";
 import { contract, noWork } from "../crash/contract.js";
 import type { OpenerReport } from "../crash/opener.js";
 import { execute, freshDatabase, freshSchema, ownPostgres } from "../support/postgres.js";
+import { postgresWay } from "../support/postgres-proxy.js";
 import { gate } from "../worker/workshop.js";
 
 /** A password that no message may hold. */
@@ -43,6 +44,14 @@ describe("a URL or a database that cannot be used", () => {
     const fault = await faultOfOpening(changed(storeUrl, { password: "" }));
     expect(fault._tag).toBe("StoreUnavailable");
     expect(fault.message).toMatch(/asks for a password, and the URL names none\. Name it there/);
+  });
+
+  it("holds no connection to a server that waits for a password", { timeout: 20_000 }, async () => {
+    const { storeUrl } = await freshSchema();
+    const way = await postgresWay(storeUrl);
+    await faultOfOpening(changed(way.url, { password: "" }));
+    // The server itself gives up after a minute.
+    await expect(way.isLeft()).resolves.toBeUndefined();
   });
 
   it("is told apart when the name of the schema is the server's own", async () => {

@@ -1,8 +1,10 @@
 // What a PostgreSQL store holds of keyed jobs that are claimed and end in numbers, and what it finds of a key that nobody
 // looks after. The conformance suite says what keys do.
 import { connect, defineJob, defineService } from "millrace";
-import { describe, expect, it, onTestFinished } from "vitest";
+import { Environment, MovableClock } from "millrace/conformance";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { z } from "zod";
+import { openPostgres } from "#millrace/engine/postgres/engine.js";
 import { execute, freshSchema } from "../support/postgres.js";
 import { openTransaction, waiters } from "../support/postgres-locks.js";
 import { gate } from "../worker/workshop.js";
@@ -213,4 +215,26 @@ describe("while a transaction of the caller's has locked many keys whose jobs en
     await other.start();
     await areEnded(second.map(({ id }) => other.ref(id)));
   }, 25_000);
+});
+
+it("a worker that always has more jobs than places looks at keys now and then", async () => {
+  const { schema, storeUrl, url } = await freshSchema();
+  const clock = new MovableClock();
+  const engine = await openPostgres(storeUrl, { clock });
+  onTestFinished(() => engine.close());
+  const env = new Environment(engine, clock, () => openPostgres(storeUrl, { clock }));
+  await env.create({ id: "first", key: env.key("k", { maxQueued: 1 }) });
+  await env.claimOne();
+  await env.create({ id: "next", key: env.key("k", { maxQueued: 1 }) });
+  // A process died before it let the next one in.
+  await execute(url, `DELETE FROM ${schema}.slots`);
+  await env.createMany(3, { type: "other" });
+  const lined = () => execute(url, `SELECT id FROM ${schema}.ready WHERE id = 'next'`);
+  await env.claimOne({ type: "other" });
+  expect(await lined()).toEqual([]);
+  const before = performance.now.bind(performance);
+  const later = vi.spyOn(performance, "now").mockImplementation(() => before() + 31_000);
+  onTestFinished(() => later.mockRestore());
+  await env.claimOne({ type: "other" });
+  expect(await lined()).toEqual([{ id: "next" }]);
 });

@@ -1,6 +1,6 @@
 // Stands between a client and a PostgreSQL server: to lead to another server, as a name or a proxy does after a failover, and to
 // change what the server says, so that a test can meet one that is not at hand.
-import { once } from "node:events";
+import { EventEmitter, once } from "node:events";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { onTestFinished } from "vitest";
 import { execute, ownPostgres, standbyOf } from "./postgres.js";
@@ -10,6 +10,8 @@ export interface PostgresWay {
   readonly url: string;
   /** Leads those who connect from now on to another server. The connections that there are stay. */
   turnTo(url: string): void;
+  /** Resolves when there is no connection. */
+  isLeft(): Promise<void>;
   /** The connections that there are carry nothing any more, and stay, as if the other machine were cut off. */
   fallSilent(): void;
 }
@@ -21,6 +23,7 @@ export async function postgresWay(
 ): Promise<PostgresWay> {
   let end = new URL(url);
   const carrying = new Set<Socket>();
+  const leaving = new EventEmitter();
   const listener = createServer((client) => {
     const server = connect(Number(end.port), end.hostname);
     for (const socket of [client, server]) {
@@ -30,6 +33,7 @@ export async function postgresWay(
         client.destroy();
         server.destroy();
         carrying.delete(socket);
+        leaving.emit("left");
       });
     }
     client.pipe(server);
@@ -47,6 +51,9 @@ export async function postgresWay(
     url: way.href,
     turnTo: (other) => {
       end = new URL(other);
+    },
+    isLeft: async () => {
+      while (carrying.size > 0) await once(leaving, "left");
     },
     fallSilent: () => {
       for (const socket of carrying) {

@@ -249,6 +249,20 @@ export const keyCases = concern("keys", [
     },
   },
   {
+    name: "slots that come free go to jobs of different limits, each by its own",
+    async run(env) {
+      await env.create({ id: "first", key: env.key("k", { maxActive: 1 }) });
+      const [first] = await env.claim();
+      assert.ok(first);
+      await env.create({ id: "narrow", key: env.key("k", { maxActive: 1 }) });
+      for (const id of ["wide-1", "wide-2"])
+        await env.create({ id, key: env.key("k", { maxActive: 2 }) });
+      await env.complete(first);
+      assert.deepEqual(new Set(ids(await env.claim())), new Set(["narrow", "wide-1"]));
+      await env.nothingClaimable();
+    },
+  },
+  {
     name: "a key spans versions and queues of its type",
     async run(env) {
       const key = env.key("k");

@@ -9,8 +9,9 @@ import {
 } from "../errors.js";
 import type { SqlRow } from "../sql/statement.js";
 import type { AsyncTransaction, CallerTransaction, StatementRow } from "../transaction.js";
-import type { Database, Session } from "./driver.js";
+import type { Database } from "./driver.js";
 import { codeOf, detailOf, grants, isPassing } from "./faults.js";
+import type { Session } from "./session.js";
 import { storable } from "./storable.js";
 
 /**

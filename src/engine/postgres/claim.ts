@@ -87,7 +87,7 @@ function* bringIn(
 }
 
 /** Lets the next jobs of keys in whose slots came free unnoticed, and gives whether there were any. */
-function* sweepKeys(tx: PostgresTransaction, sweep: KeySweep): Step<boolean> {
+export function* sweepKeys(tx: PostgresTransaction, sweep: KeySweep): Step<boolean> {
   const { free, upTo } = yield* freeKeys(tx, sweep.from);
   sweep.upTo = upTo;
   if (free.length > 0) yield* promoteKeys(tx, free);

@@ -6,7 +6,7 @@ import { distinctLanes } from "../claim-lanes.js";
 import type { ClaimAnswer, ClaimAsk, ClaimedJob } from "../engine.js";
 import { type CapsLeft, capScopes, type OpenLane } from "../sql/caps.js";
 import type { Step } from "../sql/statement.js";
-import { claimJobs, countUnderLock, type KeySweep, lockCaps } from "./claim.js";
+import { claimJobs, countUnderLock, type KeySweep, lockCaps, sweepKeys } from "./claim.js";
 import { claimFew, mayTakeFew } from "./few-claim.js";
 import { Marks } from "./marks.js";
 import { claimPlain, type PlainClaim } from "./plain-claim.js";
@@ -16,7 +16,8 @@ import type { Transactions } from "./transactions.js";
 
 /**
  * How often a claim with places to spare looks for keys whose next job was not let in. Jobs that are there do not wait for
- * that: a claim that found none looks, and only when there has been no such claim for long any other.
+ * that: a claim that found none looks, and only when there has been no such claim for long any other. Where there are always more
+ * jobs than places, a look goes before the claim.
  */
 const sweepEveryMs = 5_000;
 const sweepLateMs = 30_000;
@@ -43,8 +44,10 @@ export class Claimer {
   /** Claims jobs of lanes whose numbers are known. */
   async claim(ask: ClaimAsk): Promise<ClaimAnswer> {
     const mayLook = this.#isIdle;
-    const isLate = mayLook && performance.now() >= this.#isLateFrom;
-    let answer = isLate ? await this.#sweep(ask) : await this.#claimAtOnce(ask, this.#isQuiet);
+    const isLate = performance.now() >= this.#isLateFrom;
+    if (isLate && !mayLook) await this.#sweepBefore();
+    let answer =
+      isLate && mayLook ? await this.#sweep(ask) : await this.#claimAtOnce(ask, this.#isQuiet);
     const foundNone = answer.jobs.length === 0;
     if (mayLook && foundNone && this.#isSweepDue()) answer = await this.#sweep(ask);
     this.#isIdle = answer.jobs.length < ask.limit;
@@ -56,13 +59,25 @@ export class Claimer {
     return performance.now() - this.#sweptAt >= sweepEveryMs;
   }
 
+  /** Claims, and looks at the keys behind those of the last look. */
   async #sweep(ask: ClaimAsk): Promise<ClaimAnswer> {
-    this.#sweptAt = performance.now();
-    this.#isLateFrom = this.#sweptAt + sweepLateMs;
-    const sweep: KeySweep = { from: this.#sweptTo, upTo: this.#sweptTo };
+    const sweep = this.#beginSweep();
     const answer = await this.#claimInSteps(ask, sweep);
     this.#sweptTo = sweep.upTo;
     return answer;
+  }
+
+  /** Looks at keys alone. */
+  async #sweepBefore(): Promise<void> {
+    const sweep = this.#beginSweep();
+    await this.#transactions.again((tx) => sweepKeys(tx, sweep));
+    this.#sweptTo = sweep.upTo;
+  }
+
+  #beginSweep(): KeySweep {
+    this.#sweptAt = performance.now();
+    this.#isLateFrom = this.#sweptAt + sweepLateMs;
+    return { from: this.#sweptTo, upTo: this.#sweptTo };
   }
 
   async #claimAtOnce(ask: ClaimAsk, isFew: boolean): Promise<ClaimAnswer> {

@@ -18,7 +18,13 @@ const insertKey = insertKeys("(VALUES (?::text))");
 /** A change instead of a lock, so that a transaction of the caller's that sees less than what was stored before it fails. */
 const lockKey = "UPDATE keys SET takeovers = takeovers WHERE hash = ? RETURNING hash";
 
-/** How often a key is made anew that was removed before it could be locked. */
+// A record that is not there cannot be locked, so one that has run out stands in for it.
+const insertRecord = `INSERT INTO records (id, version, body, expires_at) VALUES (?, 0, 'null', 0)
+  ON CONFLICT (id) DO NOTHING`;
+const lockRecord = "SELECT id FROM records WHERE id = ? FOR UPDATE";
+const recordRemoved = "A record was removed while it was to be locked.";
+
+/** How often a key or a record is made anew that was removed before it could be locked. */
 const lockTriesMax = 3;
 
 const insertJob = `${insertJobAs("nextval('events_seq')")} RETURNING n`;
@@ -57,13 +63,11 @@ export const postgresDialect: Omit<Dialect, "removeLog"> = {
     };
   },
   *lockRecord(id) {
-    // A record that is not there cannot be locked, so one that has run out stands in for it.
-    yield {
-      sql: `INSERT INTO records (id, version, body, expires_at) VALUES (?, 0, 'null', 0)
-        ON CONFLICT (id) DO NOTHING`,
-      values: [id],
-      silent: true,
-    };
-    yield { sql: "SELECT id FROM records WHERE id = ? FOR UPDATE", values: [id] };
+    for (let tries = 1; tries <= lockTriesMax; tries++) {
+      yield { sql: insertRecord, values: [id], silent: true };
+      const [locked] = yield { sql: lockRecord, values: [id] };
+      if (locked) return;
+    }
+    throw new Overtaken(recordRemoved);
   },
 };

@@ -16,8 +16,9 @@ import { NewerSchema } from "./newer-schema.js";
 import { plannedQueries } from "./planned-query.js";
 import { meetServer } from "./server.js";
 import { ServerClock } from "./server-clock.js";
+import { noRows, run, runOn, type Session } from "./session.js";
 import { beginLook, beginText, selectNow, settle } from "./settings.js";
-import { lose, sendTogether, socketOf } from "./socket.js";
+import { closingClient, lose, sendTogether, socketOf } from "./socket.js";
 import { storable } from "./storable.js";
 import { StatementTexts } from "./text.js";
 
@@ -30,11 +31,6 @@ const lookTimeouts = { connectionTimeoutMillis: 3_000, query_timeout: 3_000 };
 /** A connection on which nothing happens notices within half a minute that the other machine is gone. */
 const keepingAlive = { keepAlive: true, keepAliveInitialDelayMillis: 10_000 };
 
-/** Runs one statement at a time. */
-export interface Session {
-  execute(statement: Statement): Promise<readonly SqlRow[]>;
-}
-
 /** A notification to all who listen on a channel. */
 export interface Notice {
   readonly channel: string;
@@ -42,27 +38,6 @@ export interface Notice {
   /** How many hints there had been when it was made. */
   readonly hints: number;
 }
-
-/** Runs an operation on a session. */
-export async function run<Value>(session: Session, step: Step<Value>): Promise<Value> {
-  return runOn(session, step, step.next(noRows));
-}
-
-/** Goes on with an operation that has been begun. */
-async function runOn<Value>(
-  session: Session,
-  step: Step<Value>,
-  first: Next<Value>,
-): Promise<Value> {
-  let next = first;
-  while (!next.done) next = step.next(await session.execute(next.value));
-  return next.value;
-}
-
-/** What an operation asks next, or gives in the end. */
-type Next<Value> = ReturnType<Step<Value>["next"]>;
-
-const noRows: readonly SqlRow[] = [];
 
 /** The oid of bigint, which the driver gives as text unless it is told otherwise. */
 const bigintOid = 20;
@@ -75,8 +50,8 @@ export interface OperateOptions {
 }
 
 export class Database {
-  readonly #pg: PgModule;
   readonly #address: Address;
+  readonly #Client: typeof Client;
   readonly #pool: Pool;
   readonly #connections: Connections;
   readonly #answers: AnswerWatch;
@@ -101,7 +76,6 @@ export class Database {
     given: (() => number) | null,
     home: "store" | "outbox_home" = "store",
   ) {
-    this.#pg = pg;
     this.#address = address;
     this.home = home;
     this.#given = given;
@@ -111,7 +85,9 @@ export class Database {
         oid === bigintOid ? Number : pg.types.getTypeParser(oid, format as "text"),
     };
     this.#PlannedQuery = plannedQueries(pg.Query, (oid) => types.getTypeParser(oid, "text"));
+    this.#Client = closingClient(pg.Client);
     this.#pool = new pg.Pool({
+      Client: this.#Client,
       connectionString: address.connectionString,
       max: address.poolMax,
       types,
@@ -450,7 +426,7 @@ export class Database {
 
   /** A connection of its own. */
   #client(name: string, config?: ClientConfig): Client {
-    return new this.#pg.Client({
+    return new this.#Client({
       connectionString: this.#address.connectionString,
       application_name: name,
       connectionTimeoutMillis: connectTimeoutMs,

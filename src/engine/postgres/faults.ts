@@ -25,9 +25,17 @@ export function isPassing(error: unknown): boolean {
   return error instanceof Overtaken || passing.has(codeOf(error)) || isRefused(error);
 }
 
-/** Whether a row was locked and nobody waited for it, unlike a wait that took too long. */
+/** The part of the server that ends a wait which took too long. */
+const endsWaits = "ProcessInterrupts";
+
+/**
+ * Whether a row was locked and nobody waited for it, unlike a wait that took too long. A client of the caller's may tell the
+ * message alone, which is in the server's language.
+ */
 function isRefused(error: unknown): boolean {
-  return codeOf(error) === "55P03" && error instanceof Error && /obtain lock/.test(error.message);
+  if (codeOf(error) !== "55P03" || !(error instanceof Error)) return false;
+  const routine = routineOf(error);
+  return routine === undefined ? /obtain lock/.test(error.message) : routine !== endsWaits;
 }
 
 /** Whether somebody else held a lock for longer than it was waited for. */
@@ -45,9 +53,14 @@ export function isOfOneItem(error: unknown): boolean {
 
 /** Whether the connection is gone, so that nobody knows what became of a commit. */
 export function isConnectionLoss(error: unknown): boolean {
-  if (error instanceof Overtaken) return false;
+  if (error instanceof Overtaken || isOwnFault(error)) return false;
   const code = codeOf(error);
   return code === "" || !/^[0-9A-Z]{5}$/.test(code) || /^(08|57P)/.test(code);
+}
+
+/** Whether it is a fault of the code that asks, and neither of the server nor on the way there. */
+function isOwnFault(error: unknown): boolean {
+  return (error instanceof TypeError || error instanceof RangeError) && codeOf(error) === "";
 }
 
 /** Whether the server may not be written, as one is that was the primary before another took over. Nothing was stored. */
@@ -159,7 +172,13 @@ const rules: readonly {
       `${where} takes no more connections (${detail}). Raise max_connections, or the limit of the user or the database; lower poolMax in the URL, or put a pooler in front.`,
   },
   {
-    codes: /^53[12]00$/,
+    codes: /^53200$/,
+    kind: StoreFull,
+    say: (where, detail) =>
+      `${where} has no memory left for this call (${detail}), of which nothing was stored. Give the server more, as its message says, and try again.`,
+  },
+  {
+    codes: /^53100$/,
     kind: StoreFull,
     say: (where) =>
       `${where} has no room. Nothing of this call was stored; free disk space and try again.`,
@@ -226,6 +245,10 @@ export function storeError(error: unknown, place: Place): StoreError {
   if (needsPassword(detail)) {
     const message = `${where} asks for a password, and the URL names none. Name it there, as in postgres://user:password@host:5432/database, or in PGPASSWORD.`;
     return new StoreUnavailable({ url: where, message });
+  }
+  if (isOwnFault(error)) {
+    const message = `A call to ${where} failed by a fault of Millrace's own, which is worth a report: ${detail}.`;
+    return new StoreFailed({ url: where, message, code });
   }
   if (isConnectionLoss(error)) {
     const message = `${where} cannot be reached (${detail}). Check that the server runs and that the URL names it.`;

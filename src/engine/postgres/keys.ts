@@ -56,16 +56,17 @@ const promote = `WITH given AS MATERIALIZED (
     SELECT k.*, (SELECT count(*) FROM slots WHERE scope = 'k:' || k.hash AND (until IS NULL OR until > ?::bigint)) AS taken
     FROM ${table("k", { hash: "text", most: "int" })}
   ),
-  next AS (
-    SELECT w.lies, min(coalesce(w.key_max, 1)) OVER line - k.taken AS free, row_number() OVER line AS place
+  line AS (
+    SELECT k.hash, w.lies, coalesce(w.key_max, 1) - k.taken AS most,
+      row_number() OVER (PARTITION BY k.hash ORDER BY w.rank, w.run_at, w.id) AS place
     FROM given k, LATERAL (
       SELECT ctid AS lies, rank, run_at, id, key_max FROM waiting WHERE key = k.hash AND ${isWaiting}
       ORDER BY rank, run_at, id LIMIT k.most FOR UPDATE SKIP LOCKED
     ) AS w
-    WINDOW line AS (PARTITION BY k.hash ORDER BY w.rank, w.run_at, w.id)
   ),
+  next AS (SELECT lies, min(most - place) OVER (PARTITION BY hash ORDER BY place) AS spare FROM line),
   moved AS (
-    DELETE FROM waiting WHERE ctid = ANY(ARRAY(SELECT lies FROM next WHERE place <= free)) RETURNING ${slimColumns}
+    DELETE FROM waiting WHERE ctid = ANY(ARRAY(SELECT lies FROM next WHERE spare >= 0)) RETURNING ${slimColumns}
   ),
   changed AS (UPDATE keys SET takeovers = takeovers WHERE hash = ANY(ARRAY(SELECT key FROM moved))),
   ${letMovedIn}

@@ -5,7 +5,8 @@
 import type { Clock } from "../clock.js";
 import { StoreBusy } from "../errors.js";
 import { findLane, type LaneParts, laneNumber } from "../sql/log.js";
-import { type Database, run, type Session } from "./driver.js";
+import type { Database } from "./driver.js";
+import { run, type Session } from "./session.js";
 import { newTransaction } from "./transaction.js";
 
 /** How long a transaction of the caller's waits for the number of a lane that is stored outside of it. */

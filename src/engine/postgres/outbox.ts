@@ -9,10 +9,11 @@ import type { CallerTransaction, SyncTransaction } from "../transaction.js";
 import { type Address, addressOf } from "./address.js";
 import { asynchronous, Callers, undo } from "./caller.js";
 import { CommitWatch } from "./commit-watch.js";
-import { Database, run } from "./driver.js";
+import { Database } from "./driver.js";
 import { detailOf, isNameTaken, schemaTaken } from "./faults.js";
 import { lockSpace, makeSchema } from "./migrate.js";
 import { loadDriver, type PgModule } from "./module.js";
+import { run } from "./session.js";
 import { array, list } from "./text.js";
 import { channelOf, Wake } from "./wake.js";
 

@@ -40,6 +40,31 @@ export function lose(client: ClientBase, why: string): void {
   socketOf(client)?.destroy?.(new Error(why));
 }
 
+/** What the driver calls when a connection is made, or cannot be. */
+type OnConnected = ((error: Error) => void) | ((error: null, client: Client) => void);
+
+/** Connections whose socket is closed where they cannot be made: the driver leaves it to the server to give up. */
+export function closingClient(Base: typeof Client): typeof Client {
+  return class extends Base {
+    override connect(): Promise<Client>;
+    override connect(callback: OnConnected): void;
+    override connect(callback?: OnConnected): Promise<Client> | undefined {
+      const failed = () => lose(this, "the connection could not be made");
+      if (callback === undefined) {
+        const connected = super.connect();
+        connected.catch(failed);
+        return connected;
+      }
+      const tell = callback as (error: Error | null, client: Client) => void;
+      super.connect((error: Error | null) => {
+        if (error) failed();
+        tell(error, this);
+      });
+      return undefined;
+    }
+  };
+}
+
 /** Ends a connection, and waits for that no longer than a moment: a server that is cut off never says goodbye. */
 export async function endSoon(client: Client): Promise<void> {
   keepAlive(client, true);

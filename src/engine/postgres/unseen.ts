@@ -6,7 +6,8 @@ import type { Blocker } from "../../core/job.js";
 import type { AppendOutcome, Change } from "../engine.js";
 import { TransactionConflict } from "../errors.js";
 import { type Step, text } from "../sql/statement.js";
-import { type Database, run, type Session } from "./driver.js";
+import type { Database } from "./driver.js";
+import { run, type Session } from "./session.js";
 
 /**
  * Fails, as a conflict of transactions, where a blocker that was not found is there for others. Looks only where one was not found

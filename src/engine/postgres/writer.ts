@@ -24,7 +24,7 @@ import type { Step } from "../sql/statement.js";
 import { appendEach } from "./append-each.js";
 import { Claimer } from "./claimer.js";
 import { Creates } from "./creates.js";
-import type { Database, Session } from "./driver.js";
+import type { Database } from "./driver.js";
 import { Ender } from "./ender.js";
 import { isOfOneItem } from "./faults.js";
 import { pruneDeleted } from "./feed.js";
@@ -35,6 +35,7 @@ import { type Answers, type Calls, calls, type Perform, parted, withRest } from 
 import { keysOf, lockInOrder, lockLeases, looksForCircle } from "./lock-order.js";
 import { Noting } from "./noting.js";
 import { unblockPlain } from "./plain-unblock.js";
+import type { Session } from "./session.js";
 import { SharedLeases } from "./shared-leases.js";
 import type { PostgresTransaction } from "./transaction.js";
 import { type Hints, Transactions } from "./transactions.js";

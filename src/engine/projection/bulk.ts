@@ -2,7 +2,7 @@
  * Statements that a batch of events repeats, gathered and sent as one for many rows, because each message to a server
  * costs more than a row. What is gathered is sent before anything that speaks of the same tables.
  */
-import type { Session } from "../postgres/driver.js";
+import type { Session } from "../postgres/session.js";
 import { array, fitted, list, table } from "../postgres/text.js";
 import { insertJob } from "../sql/create.js";
 import { insertEnded } from "../sql/place.js";

@@ -3,10 +3,11 @@
  */
 import type { Clock } from "../clock.js";
 import { addressOf } from "../postgres/address.js";
-import { Database, run } from "../postgres/driver.js";
+import { Database } from "../postgres/driver.js";
 import { isPassing } from "../postgres/faults.js";
 import { migrate } from "../postgres/migrate.js";
 import { loadDriver } from "../postgres/module.js";
+import { run } from "../postgres/session.js";
 import { channelOf, Wake } from "../postgres/wake.js";
 import { BulkSession } from "./bulk.js";
 import { Memory } from "./known.js";
