@@ -29,12 +29,22 @@ export interface DutyDone {
   readonly isFull: boolean;
 }
 
+/** Gives jobs that were found their commands. Gives those that took them, by id. */
+type Give = (
+  found: readonly DueJob[],
+  using: Pick<DutyRound, "runtime" | "onFault">,
+) => Promise<ReadonlySet<string>>;
+
+/** Makes the command for a job that is due. */
+type Make = (job: Job, due: DueJob, origin: Origin) => Command;
+
 /** Gives every due job the command that `make` makes for it, in bounded batches. */
-export async function tend(
-  round: DutyRound,
-  ask: DueAsk,
-  make: (job: Job, due: DueJob, origin: Origin) => Command,
-): Promise<DutyDone> {
+export function tend(round: DutyRound, ask: DueAsk, make: Make): Promise<DutyDone> {
+  return tendWith(round, ask, (found, using) => giveCommands(using, found, make));
+}
+
+/** Has commands given to all due jobs, in bounded batches. */
+export async function tendWith(round: DutyRound, ask: DueAsk, give: Give): Promise<DutyDone> {
   const { runtime, mayGoOn } = round;
   let changed = 0;
   // Jobs that did not take their command are passed over until the next round, so that they are in nobody's way.
@@ -48,7 +58,7 @@ export async function tend(
       isFailing = true;
       round.onFault(fault);
     };
-    const took = await giveCommands({ runtime, onFault }, found, make);
+    const took = await give(found, { runtime, onFault });
     changed += took.size;
     // A store that takes nothing is left alone until the next round.
     if (isFailing && took.size === 0) return { changed, isFull: false };
@@ -62,7 +72,7 @@ export async function tend(
 export async function giveCommands(
   { runtime, onFault }: Pick<DutyRound, "runtime" | "onFault">,
   found: readonly DueJob[],
-  make: (job: Job, due: DueJob, origin: Origin) => Command,
+  make: Make,
 ): Promise<ReadonlySet<string>> {
   const dueById = new Map(found.map((due) => [due.id, due]));
   const outcomes = await commandMany(

@@ -7,46 +7,35 @@ import { blockerVerdict } from "../core/chains.js";
 import type { Command, Origin } from "../core/command.js";
 import type { DueJob } from "../engine/engine.js";
 import type { BlockerRow } from "../engine/query.js";
-import {
-  type DutyDone,
-  type DutyRound,
-  dutyBatchesMax,
-  dutyBatchMax,
-  giveCommands,
-} from "./duty.js";
+import { type DutyDone, type DutyRound, giveCommands, tendWith } from "./duty.js";
 
 /** Resolves the blocked jobs of a service. */
 export async function resolve(round: DutyRound): Promise<DutyDone> {
-  const { runtime, mayGoOn } = round;
-  const { engine, service, logger } = runtime;
-  let changed = 0;
-  let isFull = true;
-  for (let batches = 0; isFull && batches < dutyBatchesMax && mayGoOn(); batches++) {
-    const found = await engine.due({ kind: "blocked", service }, dutyBatchMax);
-    const changedNow = found.length > 0 && mayGoOn() ? await resolveFound(round, found) : 0;
-    changed += changedNow;
-    isFull = found.length === dutyBatchMax && changedNow > 0;
-  }
-  if (changed > 0) logger.info({ jobs: changed }, "Blocked jobs were resolved.");
-  return { changed, isFull: isFull && mayGoOn() };
+  const { service, logger } = round.runtime;
+  const done = await tendWith(round, { kind: "blocked", service }, resolveFound);
+  if (done.changed > 0) logger.info({ jobs: done.changed }, "Blocked jobs were resolved.");
+  return done;
 }
 
 type Resolution = (origin: Origin) => Command;
 
-async function resolveFound(round: DutyRound, found: readonly DueJob[]): Promise<number> {
-  const blockers = await round.runtime.engine.query("blockers", { ids: found.map(({ id }) => id) });
+async function resolveFound(
+  found: readonly DueJob[],
+  using: Pick<DutyRound, "runtime" | "onFault">,
+): Promise<ReadonlySet<string>> {
+  const ids = found.map(({ id }) => id);
+  const blockers = await using.runtime.engine.query("blockers", { ids });
   const resolutions = new Map<string, Resolution>();
   for (const [index, { id }] of found.entries()) {
     const resolution = resolutionOf(blockers[index] ?? []);
     if (resolution !== null) resolutions.set(id, resolution);
   }
   const resolved = found.filter(({ id }) => resolutions.has(id));
-  const took = await giveCommands(round, resolved, (job, _due, origin) => {
+  return giveCommands(using, resolved, (job, _due, origin) => {
     const resolution = resolutions.get(job.id);
     if (resolution === undefined) throw new Error(`Job ${job.id} was not resolved.`);
     return resolution(origin);
   });
-  return took.size;
 }
 
 /** What the states of its blockers mean for a job; `null` while it has to wait. */

@@ -20,9 +20,9 @@ export function isUnblock({ event, job, records, follow }: Change): boolean {
   );
 }
 
-const selectBlocked = `SELECT w.ctid::text, w.id, w.version, w.n FROM jobs j JOIN waiting w ON w.n = j.n
-  WHERE j.id = ANY(${array("text")}) AND w.cause = 'blocked' AND w.key IS NULL AND w.run_at <= ?
-  FOR UPDATE OF w SKIP LOCKED`;
+const selectPlain = `SELECT w.ctid::text, w.id, w.version, w.n FROM jobs j JOIN waiting w ON w.n = j.n
+  WHERE j.id = ANY(${array("text")}) AND w.cause = 'blocked' AND w.key IS NULL AND w.run_at <= ?`;
+const selectBlocked = `${selectPlain} FOR UPDATE OF w SKIP LOCKED`;
 
 type Blocked = readonly [ctid: string, id: string, version: number, n: number];
 
@@ -33,8 +33,12 @@ const moveOn = `WITH gone AS (DELETE FROM waiting WHERE ctid = ANY(${array("tid"
   FROM gone g JOIN ${table("i", { n: "bigint", version: "int", at: "bigint" })} ON i.n = g.n`;
 
 const appended: AppendOutcome = { outcome: "appended" };
+const conflict: AppendOutcome = { outcome: "conflict" };
 
-/** Unblocks jobs. `null` stands for one that is not plain, locked, or somewhere else: it has to be looked at alone. */
+/**
+ * Unblocks jobs. `null` stands for one that is not plain, or somewhere else: it has to be looked at alone. One that is locked is
+ * left to whoever is about to change it, and is found again if that does not.
+ */
 export function* unblockPlain(
   tx: PostgresTransaction,
   changes: readonly Change[],
@@ -42,8 +46,14 @@ export function* unblockPlain(
   const ids = list(changes.map(({ job }) => job.id));
   const rows = yield { sql: selectBlocked, values: [ids, tx.now], raw: true };
   const blocked = new Map(arrays<Blocked>(rows).map((row) => [row[1], row]));
+  const locked = new Set<string>();
+  if (blocked.size < changes.length) {
+    const all = arrays<Blocked>(yield { sql: selectPlain, values: [ids, tx.now], raw: true });
+    for (const [, id] of all) if (!blocked.has(id)) locked.add(id);
+  }
   const going: { readonly change: Change; readonly row: Blocked }[] = [];
   const outcomes = changes.map((change) => {
+    if (locked.has(change.job.id)) return conflict;
     const row = blocked.get(change.job.id);
     if (!row || row[2] !== change.expect.version || change.expect.token !== undefined) return null;
     blocked.delete(change.job.id);

@@ -1,5 +1,5 @@
-// Leases that transactions have locked, as atomic handlers do, on PostgreSQL: the keeper takes them as held, and they hide no
-// lease that has lapsed.
+// Jobs that transactions have locked, on PostgreSQL: the keeper takes their leases as held, and they hide no other job that it
+// has to see to.
 import { connect, defineJob, defineService } from "millrace";
 import { expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
@@ -35,4 +35,28 @@ it("a lapsed lease is found behind more locked ones than the keeper takes at onc
   await service.ref(last).wait().orThrow();
   const { entries } = await service.reads.jobs({ state: ["active"], limit: 1 }).orThrow();
   expect(entries.length).toBe(1);
+});
+
+it("a job that may go on is found behind more locked ones than the keeper takes at once", async () => {
+  const { url, schema, storeUrl } = await freshSchema();
+  const service = await connect(shop, { url: storeUrl, keeper: { tickMs: 50 } });
+  onTestFinished(() => service.stop());
+  const first = await service.jobs.print.create({}, { delayMs: 3_600_000 }).orThrow();
+  const payloads = Array.from({ length: dutyBatchMax + 10 }, () => ({
+    payload: {},
+    blockers: [first.id],
+  }));
+  const created = await service.jobs.print.createMany(payloads).orThrow();
+  const last = created.map((job) => job.unwrap()).at(-1);
+  const client = await openTransaction(url);
+  const locked = await client.query(
+    `SELECT id FROM ${schema}.waiting WHERE cause = 'blocked' AND id <> '${last?.id}' FOR UPDATE`,
+  );
+  expect(locked.rowCount).toBe(payloads.length - 1);
+  await first.complete(undefined).orThrow();
+  service.jobs.print.handle(() => undefined);
+  await service.start();
+  await last?.wait().orThrow();
+  const { count } = await service.reads.jobs({ state: ["blocked"] }).orThrow();
+  expect(count).toBe(payloads.length - 1);
 });
