@@ -30,6 +30,7 @@ import {
   waitFor,
 } from "./store-steps.js";
 import type { BetterSqliteClient } from "./transactions/better-sqlite.js";
+import { noTransaction } from "./transactions/recognise.js";
 import type { TransactionClient } from "./transactions/transaction-client.js";
 
 /** How often the steps are taken again because the job changed between reading and storing. */
@@ -68,8 +69,9 @@ export function completionTransaction(
 /** The caller's synchronous transaction, or why a completion cannot be stored in it. */
 export function syncCompletionTransaction(
   client: Client,
-  options: SyncCompleteOptions,
+  options: SyncCompleteOptions | undefined,
 ): SyncTransaction | InvalidOption | TransactionError {
+  if (options === undefined) return noTransaction("A synchronous completion");
   const problem = optionsProblem("a completion", options, completeChecks);
   if (problem !== null) return problem;
   const tx = usableTransaction(client.runtime.engine, options.tx);

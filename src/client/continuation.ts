@@ -20,7 +20,7 @@ import {
 /** What a continuation may say of the next job. Its id follows from the job that it continues. */
 export type ContinuationOptions<Blockers extends BlockerInputs = BlockerInputs> = Omit<
   CreateOptions<Blockers>,
-  "id" | "idempotencyKey" | "signature"
+  "id" | "idempotencyKey" | "signature" | "tx"
 >;
 
 /** The wish to continue a chain; made by `continueWith`, and given back by whoever completes the job. */

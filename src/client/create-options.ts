@@ -13,6 +13,7 @@ import {
   kindOf,
   type OptionCheck,
   type OptionChecks,
+  type OptionsElsewhere,
   optionsProblem,
   rangeProblem,
   timeProblem,
@@ -125,7 +126,9 @@ const requestIdLengthMax = 128;
 const tracestateLengthMax = 512;
 
 /** Options that later versions will know. */
-const laterOptions: ReadonlySet<string> = new Set(["target"]);
+export const laterOptions: OptionsElsewhere = {
+  target: "is not supported by this version of Millrace.",
+};
 
 /** The options of a create, each with its check. */
 export const createChecks: { readonly [Name in keyof CreateOptions]-?: OptionCheck } = {
@@ -144,10 +147,27 @@ export const createChecks: { readonly [Name in keyof CreateOptions]-?: OptionChe
   tx: () => null,
 };
 
-const { id: _id, idempotencyKey: _key, signature: _signature, ...restChecks } = createChecks;
+const { id: _id, idempotencyKey: _key, signature: _signature, tx, ...restChecks } = createChecks;
 
-/** The options of a continuation: its id is derived, which makes it repeatable already. */
+/**
+ * The options of a continuation: its id is derived, which makes it repeatable already, and it is stored with the
+ * completion, in whose transaction it is.
+ */
 export const continuationChecks: OptionChecks = restChecks;
+
+/** The options of a `createMany` as a whole. */
+export const createManyChecks: OptionChecks = { tx };
+
+/** The other options of a create, which each job of a `createMany` may have. */
+export const optionsOfEach: OptionsElsewhere = {
+  ...Object.fromEntries(
+    Object.keys(createChecks).map((field) => [
+      field,
+      "is an option of each of the jobs; give it there.",
+    ]),
+  ),
+  ...laterOptions,
+};
 
 /** What is wrong with the options of a create, or of a call that takes more, or `null` when nothing is. */
 export function createProblem(

@@ -6,6 +6,7 @@ import { Result } from "better-result";
 import { type Validation, validate } from "../contract/schema.js";
 import type { AppendOutcome } from "../engine/engine.js";
 import type { StoreError, TransactionError } from "../engine/errors.js";
+import { answered, createsOf, only } from "./answers.js";
 import { AsyncResult, attempt, refusal, storeFault } from "./async-result.js";
 import { wrongBlockers } from "./blocker-types.js";
 import type { BlockerInput, BlockerInputs } from "./blockers.js";
@@ -14,11 +15,13 @@ import { type InsideFailure, submitInside, submitInsideSync } from "./create-ins
 import {
   type CreateOptions,
   createChecks,
+  createManyChecks,
   createProblem,
   type Demanded,
   type NewJob,
   type OptionsArgument,
   optionsOf,
+  optionsOfEach,
   type SyncCreateOptions,
 } from "./create-options.js";
 import {
@@ -31,7 +34,7 @@ import {
 } from "./create-refusals.js";
 import type { IdempotencyConflict, InvalidOption, JobExists, JobNotEnqueued } from "./errors.js";
 import { JobRef } from "./job-ref.js";
-import { isObject } from "./option-checks.js";
+import { isObject, optionsProblem } from "./option-checks.js";
 import {
   type CreateTarget,
   invalidPayload,
@@ -44,6 +47,7 @@ import { runSteps } from "./store-steps.js";
 import { createChange, followKey, type Rejected, type Submitted, submitted } from "./submit.js";
 import type { SendAsk } from "./telemetry.js";
 import type { BetterSqliteClient } from "./transactions/better-sqlite.js";
+import { noTransaction } from "./transactions/recognise.js";
 import type { TransactionClient } from "./transactions/transaction-client.js";
 import { type WaitFailure, type WaitOptions, waitChecks, waitForJob } from "./wait.js";
 
@@ -137,9 +141,11 @@ export class JobCreator<
   /** Creates up to `createManyMax` jobs in one go. Each has its own outcome, in the order of the jobs. */
   createMany(
     jobs: readonly NewJob<Input, Blockers>[],
-    options?: { readonly tx?: TransactionClient },
+    options: { readonly tx?: TransactionClient } = {},
   ): AsyncResult<Created<JobRef<Payload, Value, Given>>, InsideFailure> {
-    const tx = options?.tx;
+    const problem = manyProblem(options);
+    if (problem !== null) return refusal(problem);
+    const { tx } = options;
     const looking = this.#client.runtime.encryptionDemand?.look();
     const work = async () => {
       if (tx !== undefined) return this.#manyInside(jobs, tx);
@@ -169,8 +175,11 @@ export class JobCreator<
   /** As `createMany`, inside a synchronous transaction of better-sqlite3. */
   createManySync(
     jobs: readonly NewJob<Input, Blockers>[],
-    { tx }: { readonly tx: BetterSqliteClient },
+    options: { readonly tx: BetterSqliteClient },
   ): Result<Created<JobRef<Payload, Value, Given>>, InsideFailure> {
+    const problem = options === undefined ? noTransaction(syncCreate) : manyProblem(options);
+    if (problem !== null) return Result.err(problem);
+    const { tx } = options;
     void this.#client.runtime.encryptionDemand?.look();
     const work = () => this.#manyInsideSync(jobs, tx);
     const recorder = this.#client.runtime.telemetry?.recorder();
@@ -299,12 +308,12 @@ export class JobCreator<
     options: SyncCreateOptions<Blockers>,
     answerOf: (result: Result<Submitted, SubmitFailure>, create: PreparedCreate) => Value,
   ): Value | Result<never, SubmitFailure> {
+    if (options === undefined) return Result.err(noTransaction(syncCreate));
     const checked = this.#validate(payload);
     if (checked instanceof Promise) return Result.err(checksLater(this.type, checked));
     const create = this.#prepare(checked, options);
     if (create instanceof Error) return Result.err(create);
-    const { tx } = options;
-    const submissions = submitInsideSync(this.#client, tx, [create]);
+    const submissions = submitInsideSync(this.#client, options.tx, [create]);
     if (submissions.isErr()) return Result.err(submissions.error);
     return answerOf(only(submissions.value), create);
   }
@@ -478,23 +487,8 @@ export class JobCreator<
   };
 }
 
-/** Those that get as far as the store. */
-function createsOf(
-  prepared: readonly (PreparedCreate | SubmitFailure)[],
-): readonly PreparedCreate[] {
-  return prepared.filter((create) => !(create instanceof Error)) as PreparedCreate[];
-}
+/** What is wrong with the options of a `createMany` as a whole, or `null` when nothing is. */
+const manyProblem = (options: object) =>
+  optionsProblem("a createMany", options, createManyChecks, optionsOfEach);
 
-function only(
-  submissions: readonly Result<Submitted, SubmitFailure>[],
-): Result<Submitted, SubmitFailure> {
-  const [submission] = submissions;
-  if (submission === undefined) throw new Error("A create inside a transaction had no outcome.");
-  return submission;
-}
-
-function answered(answers: readonly AppendOutcome[], index: number): AppendOutcome {
-  const answer = answers[index];
-  if (answer === undefined) throw new Error("The store gave no answer to a create.");
-  return answer;
-}
+const syncCreate = "A synchronous create";

@@ -2,6 +2,7 @@
  * Checks of the options of a call, so that a mistake is answered with the option's name and a remedy.
  */
 import { InvalidOption } from "./errors.js";
+import { isLikeClient } from "./transactions/transaction-client.js";
 
 /** Says what is wrong with the value of an option, as a sentence, or `null` when nothing is. */
 export type OptionCheck = (value: unknown) => string | null;
@@ -12,34 +13,60 @@ export type OptionChecks = { readonly [option: string]: OptionCheck };
 /** The latest time that a `Date` can hold, in milliseconds since 1970. */
 const timeMaxMs = 8.64e15;
 
-const noNames: ReadonlySet<string> = new Set();
+/** Names that are no options of a call but might be taken for some, each with a clause that says where they belong. */
+export type OptionsElsewhere = { readonly [option: string]: string };
 
-/** What is wrong with the options of a call, or `null` when nothing is. `later` are names of later versions. */
+const nowhere: OptionsElsewhere = {};
+
+/** What is wrong with the options of a call, or `null` when nothing is. */
 export function optionsProblem(
   call: string,
   options: unknown,
   checks: OptionChecks,
-  later: ReadonlySet<string> = noNames,
+  elsewhere: OptionsElsewhere = nowhere,
 ): InvalidOption | null {
-  if (!isObject(options)) return objectProblem(call, options);
-  for (const field in options) {
-    const value = options[field];
+  if (!isObject(options) || !isPlain(options)) {
+    const problem = clientProblem(call, options, checks) ?? objectProblem(call, options);
+    if (problem !== null) return problem;
+  }
+  let isEmpty = true;
+  const fields = options as { readonly [name: string]: unknown };
+  for (const field in fields) {
+    isEmpty = false;
+    const value = fields[field];
     if (value === undefined) continue;
     const check = Object.hasOwn(checks, field) ? checks[field] : undefined;
     if (check === undefined) {
-      const message = later.has(field)
-        ? `${field} is not supported by this version of Millrace.`
-        : `${field} is not an option of ${call}; use one of ${Object.keys(checks).join(", ")}.`;
-      return new InvalidOption({ field, message });
+      const client = clientProblem(call, options, checks);
+      if (client !== null) return client;
+      const clause = Object.hasOwn(elsewhere, field)
+        ? elsewhere[field]
+        : `is not an option of ${call}; use one of ${Object.keys(checks).join(", ")}.`;
+      return new InvalidOption({ field, message: `${field} ${clause}` });
     }
     const problem = optionProblem(field, value, check);
     if (problem !== null) return problem;
   }
-  return null;
+  // Some clients show none of their members.
+  return isEmpty ? clientProblem(call, options, checks) : null;
+}
+
+/** The error of a client of a database in place of options, which would not be used at all; `null` where it is none. */
+function clientProblem(call: string, options: unknown, checks: OptionChecks): InvalidOption | null {
+  if (!isLikeClient(options)) return null;
+  const given = `The options of ${call} look like a client of a database`;
+  return Object.hasOwn(checks, "tx")
+    ? new InvalidOption({ field: "tx", message: `${given}; give it by its name, as { tx }.` })
+    : new InvalidOption({ field: "options", message: `${given}, which it does not take.` });
+}
+
+function isPlain(options: object): boolean {
+  const prototype = Object.getPrototypeOf(options);
+  return prototype === Object.prototype || prototype === null;
 }
 
 /** The error of options that are no object, or `null` when they are one. */
-export function objectProblem(call: string, options: unknown): InvalidOption | null {
+function objectProblem(call: string, options: unknown): InvalidOption | null {
   if (isObject(options)) return null;
   const message = `The options of ${call} must be an object, not ${kindOf(options)}.`;
   return new InvalidOption({ field: "options", message });

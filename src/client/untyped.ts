@@ -13,7 +13,15 @@ import { type AsyncResult, attempt, refusal } from "./async-result.js";
 import type { BlockerInputs } from "./blockers.js";
 import type { Client } from "./client.js";
 import type { InsideFailure } from "./create-inside.js";
-import type { CreateOptions, NewJob, SyncCreateOptions } from "./create-options.js";
+import {
+  type CreateOptions,
+  createChecks,
+  createManyChecks,
+  laterOptions,
+  type NewJob,
+  optionsOfEach,
+  type SyncCreateOptions,
+} from "./create-options.js";
 import { InvalidOption } from "./errors.js";
 import {
   type CreateFailure,
@@ -22,9 +30,10 @@ import {
   type SubmitFailure,
 } from "./job-creator.js";
 import type { JobRef } from "./job-ref.js";
-import { objectProblem } from "./option-checks.js";
+import { type OptionChecks, optionsProblem, yesOrNoProblem } from "./option-checks.js";
 import type { CreateTarget } from "./prepare.js";
-import type { WaitFailure, WaitOptions } from "./wait.js";
+import { noTransaction } from "./transactions/recognise.js";
+import { type WaitFailure, type WaitOptions, waitChecks } from "./wait.js";
 
 /** What a create by name may say of the type. */
 interface TypeOptions {
@@ -41,6 +50,23 @@ export interface UntypedOptions extends CreateOptions<BlockerInputs>, TypeOption
 
 /** The same for a create that returns its outcome at once. */
 export interface SyncUntypedOptions extends SyncCreateOptions<BlockerInputs>, TypeOptions {}
+
+/** Takes what is looked at later, with what it says. */
+const checkedLater = () => null;
+
+/** The options that say more of the type. */
+const typeChecks = { version: checkedLater, queue: checkedLater };
+
+/** The options of each call by name: those of the typed call, which checks them, and those of the type. */
+const ofCreate = named(createChecks);
+const { tx: _tx, ...ofCreateOutside } = ofCreate;
+const ofRun = { ...ofCreateOutside, ...waitChecks };
+const ofMany = named(createManyChecks);
+
+function named(checks: OptionChecks): OptionChecks {
+  const names = Object.keys(checks).map((name) => [name, checkedLater]);
+  return { ...Object.fromEntries(names), ...typeChecks, chain: yesOrNoProblem };
+}
 
 type UntypedCreator = JobCreator<Json, Json, Json | undefined, BlockerInputs>;
 
@@ -65,7 +91,7 @@ export class UntypedJobs {
     payload: Json,
     options: UntypedOptions = {},
   ): AsyncResult<JobRef, CreateFailure> {
-    return this.#with(type, "a create", options, (creator, createOptions) =>
+    return this.#with(type, "a create", ofCreate, options, (creator, createOptions) =>
       creator.create(payload, createOptions),
     );
   }
@@ -76,7 +102,7 @@ export class UntypedJobs {
     payload: Json,
     options: UntypedOptions = {},
   ): AsyncResult<Submission<JobRef>, SubmitFailure> {
-    return this.#with(type, "a submit", options, (creator, createOptions) =>
+    return this.#with(type, "a submit", ofCreate, options, (creator, createOptions) =>
       creator.submit(payload, createOptions),
     );
   }
@@ -87,7 +113,7 @@ export class UntypedJobs {
     payload: Json,
     options: UntypedOptions & WaitOptions = {},
   ): AsyncResult<Json | undefined, CreateFailure | WaitFailure> {
-    return this.#with(type, "a run", options, (creator, runOptions) =>
+    return this.#with(type, "a run", ofRun, options, (creator, runOptions) =>
       creator.run(payload, runOptions),
     );
   }
@@ -98,7 +124,7 @@ export class UntypedJobs {
     jobs: readonly NewJob<Json, BlockerInputs>[],
     options: Pick<UntypedOptions, "version" | "queue" | "chain" | "tx"> = {},
   ): AsyncResult<readonly Result<JobRef, CreateFailure>[], InsideFailure> {
-    return this.#with(type, "a createMany", options, (creator, rest) =>
+    return this.#with(type, "a createMany", ofMany, options, (creator, rest) =>
       creator.createMany(jobs, rest),
     );
   }
@@ -109,7 +135,7 @@ export class UntypedJobs {
     payload: Json,
     options: SyncUntypedOptions,
   ): Result<JobRef, CreateFailure> {
-    return this.#withSync(type, "a createSync", options, (creator, rest) =>
+    return this.#withSync(type, "a createSync", ofCreate, options, (creator, rest) =>
       creator.createSync(payload, rest),
     );
   }
@@ -120,7 +146,7 @@ export class UntypedJobs {
     payload: Json,
     options: SyncUntypedOptions,
   ): Result<Submission<JobRef>, SubmitFailure> {
-    return this.#withSync(type, "a submitSync", options, (creator, rest) =>
+    return this.#withSync(type, "a submitSync", ofCreate, options, (creator, rest) =>
       creator.submitSync(payload, rest),
     );
   }
@@ -131,7 +157,7 @@ export class UntypedJobs {
     jobs: readonly NewJob<Json, BlockerInputs>[],
     options: Pick<SyncUntypedOptions, "version" | "queue" | "chain" | "tx">,
   ): Result<readonly Result<JobRef, CreateFailure>[], InsideFailure> {
-    return this.#withSync(type, "a createManySync", options, (creator, rest) =>
+    return this.#withSync(type, "a createManySync", ofMany, options, (creator, rest) =>
       creator.createManySync(jobs, rest),
     );
   }
@@ -144,7 +170,7 @@ export class UntypedJobs {
     type: string,
     options: Pick<TypeOptions, "version" | "queue"> = {},
   ): AsyncResult<void, InvalidOption | StoreError> {
-    const found = this.#creator(type, "an announce", options);
+    const found = this.#creator(type, "an announce", typeChecks, options);
     if (found instanceof InvalidOption) return refusal(found);
     const { lane } = found;
     return attempt<void, InvalidOption | StoreError>(async () => {
@@ -156,13 +182,14 @@ export class UntypedJobs {
   #with<Value, Failure extends Error>(
     type: string,
     call: string,
+    checks: OptionChecks,
     options: UntypedOptions,
     use: (
       creator: UntypedCreator,
       rest: CreateOptions<BlockerInputs>,
     ) => AsyncResult<Value, Failure>,
   ): AsyncResult<Value, Failure | InvalidOption> {
-    const found = this.#creator(type, call, options);
+    const found = this.#creator(type, call, checks, options);
     if (found instanceof InvalidOption) return refusal<Value, Failure | InvalidOption>(found);
     const { creator, lane, rest } = found;
     if (lane === null) return use(creator, rest);
@@ -175,21 +202,29 @@ export class UntypedJobs {
   #withSync<Value, Failure>(
     type: string,
     call: string,
+    checks: OptionChecks,
     options: SyncUntypedOptions,
     use: (
       creator: UntypedCreator,
       rest: SyncCreateOptions<BlockerInputs>,
     ) => Result<Value, Failure>,
   ): Result<Value, Failure | InvalidOption> {
-    const found = this.#creator(type, call, options);
+    if (options === undefined) return Result.err(noTransaction("A synchronous create"));
+    const found = this.#creator(type, call, checks, options);
     if (found instanceof InvalidOption) return Result.err(found);
     const { creator, lane, rest } = found;
     return lane === null ? use(creator, rest) : Result.err(notAnnounced(type, call));
   }
 
   /** Who creates jobs of a type, the options of the create itself, and the lane if it has to be recorded before. */
-  #creator<Options extends TypeOptions>(type: string, call: string, options: Options) {
-    const problem = objectProblem(call, options);
+  #creator<Options extends TypeOptions>(
+    type: string,
+    call: string,
+    checks: OptionChecks,
+    options: Options,
+  ) {
+    const elsewhere = checks === ofMany ? optionsOfEach : laterOptions;
+    const problem = optionsProblem(call, options, checks, elsewhere);
     if (problem !== null) return problem;
     const { version, queue, chain = false, ...rest } = options;
     const isPlain = version === undefined && queue === undefined && !chain;

@@ -52,6 +52,12 @@ function executorTransaction(executor: SqlExecutor): CallerTransaction {
   };
 }
 
+/** The error of a synchronous call without options, and so without the transaction in which it answers. */
+export function noTransaction(call: string): InvalidOption {
+  const message = `${call} answers at once inside the transaction that it is given; give { tx }.`;
+  return new InvalidOption({ field: "tx", message });
+}
+
 function unknownClient(what: string): InvalidOption {
   const message = `tx must be a transaction of your database client, and ${what}. Accepted are: ${accepted}.`;
   return new InvalidOption({ field: "tx", message });

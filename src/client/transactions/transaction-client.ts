@@ -39,6 +39,24 @@ export type TransactionClient =
 /** The members of a client, which may be a function with members as well as an object. */
 export type Members = { readonly [name: string]: unknown };
 
+/** The methods of which a client of a database has one at least. */
+const clientMethods = [
+  "executeSql",
+  "query",
+  "unsafe",
+  "executeQuery",
+  "raw",
+  "$queryRawUnsafe",
+  "prepare",
+  "transaction",
+] as const;
+
+/** Whether a value looks like a client of a database, whether or not it can be used as one. */
+export function isLikeClient(value: unknown): boolean {
+  if ((typeof value !== "object" && typeof value !== "function") || value === null) return false;
+  return clientMethods.some((name) => hasMethod(value as Members, name));
+}
+
 /** Whether a client has a method of this name. */
 export function hasMethod<Name extends string>(
   client: Members,
