@@ -2,7 +2,7 @@
  * The blockers of a create: the jobs and chains that must end before the new job may run.
  */
 import { circleWalkMax } from "../core/circle.js";
-import type { Blocker } from "../core/job.js";
+import type { Blocker, Job } from "../core/job.js";
 import { nameProblem } from "../core/names.js";
 import { ChainRef } from "./chain-ref.js";
 import { InvalidBlocker, InvalidOption } from "./errors.js";
@@ -114,14 +114,22 @@ export function ownBlocker(
 /** The types that a definition says of its blockers, by their names. */
 export type BlockerTypes = { readonly [name: string]: string };
 
-/** What is wrong with the type of a named blocker, as a clause; `null` where nothing is. */
+/** What tells whether a job is what a definition names: its type, of one service. */
+export type BlockerKind = Pick<Job, "service" | "type">;
+
+/** What is wrong with the type of a named blocker of a service's job, as a clause; `null` where nothing is. */
 export function blockerTypeProblem(
   name: string,
-  type: string,
+  found: BlockerKind,
+  service: string,
   declared: BlockerTypes,
 ): string | null {
-  if (type === declared[name]) return null;
-  return `the blocker ${name} is a job of the type ${type}, and the contract names ${declared[name]}`;
+  const type = declared[name];
+  // Another service may have a type of the same name, whose jobs give something else.
+  if (found.service !== service)
+    return `the blocker ${name} is a job of the service ${found.service}, and the contract names ${type} of ${service}`;
+  if (found.type === type) return null;
+  return `the blocker ${name} is a job of the type ${found.type}, and the contract names ${type}`;
 }
 
 type ReasonOfStore = Exclude<InvalidBlocker["reason"], "type">;

@@ -34,7 +34,7 @@ export async function namedBlockers(
   for (const [place, { id, ended, first }] of jobs.entries()) {
     const name = job.blockers[place]?.name;
     if (name === undefined) continue;
-    const problem = first === null ? null : blockerTypeProblem(name, first.type, declared);
+    const problem = first === null ? null : blockerTypeProblem(name, first, job.service, declared);
     if (problem !== null) return `The job cannot begin: ${problem}.`;
     named[name] = outcomeOf(runtime, id, ended);
   }

@@ -5,6 +5,7 @@ import {
   connect,
   defineJob,
   defineService,
+  type Engine,
   pgTransactions,
   type Service,
 } from "millrace";
@@ -24,6 +25,18 @@ const jobs = {
   order: defineJob({ payload, continuations: ["thank"], retry: { maxTries: 3, backoff: [0] } }),
 };
 const shop = defineService("shop", jobs);
+
+/** Another service, with a type of the same name that gives something else. */
+const bill = defineService("bill", { invoice: defineJob({ payload, result: z.string() }) });
+
+const wrongService = (blockerId: string) => ({
+  _tag: "InvalidBlocker",
+  reason: "type",
+  blockerId,
+  message: expect.stringContaining(
+    "the blocker invoice is a job of the service bill, and the contract names invoice of shop; name one of that type.",
+  ),
+});
 
 const wrongType = (blockerId: string) => ({
   _tag: "InvalidBlocker",
@@ -105,6 +118,59 @@ describe.for(everyStore)("a named blocker of the wrong type on $name", (store) =
     expect(await count(service)).toBe(1);
   });
 });
+
+describe.for(everyStore)("a named blocker of another service on $name", (store) => {
+  it("is refused, though its type has the name that the contract says", async () => {
+    const service = await openService(store, shop);
+    const other = await connect(bill, { engine: service.engine });
+    onTestFinished(() => other.stop());
+    const { id } = await other.jobs.invoice.create({}).orThrow();
+    const error = wrongService(id);
+    const { jobs, untyped, chains } = service;
+    const blockers = { invoice: id };
+    expect(await jobs.thank.create({}, { blockers })).toMatchObject({ error });
+    expect(await untyped.create("thank", {}, { blockers })).toMatchObject({ error });
+    const many = await jobs.thank.createMany([{ payload: {}, blockers }]).orThrow();
+    expect(many).toMatchObject([{ error }]);
+    const chain = await chains.start("order", {}).orThrow();
+    const goOn = chains.complete(chain, async ({ job, complete }) => {
+      if (job.type === "order")
+        await complete(job, ({ continueWith }) => continueWith("thank", {}, { blockers }));
+    });
+    expect(await goOn).toMatchObject({ error });
+    expect(await count(service)).toBe(0);
+    // Without a name it promises nothing, and jobs of any service can be waited for.
+    expect((await jobs.reserve.create({}, { blockers: [id] })).isOk()).toBe(true);
+  });
+});
+
+it.for(stores)(
+  "a blocker of another service that the create did not see fails the job on $name",
+  async (store) => {
+    const service = await openService(store, shop);
+    const other = await connect(bill, { engine: service.engine });
+    onTestFinished(() => other.stop());
+    const { id } = await other.jobs.invoice.create({}).orThrow();
+    await other.ref(id).complete("thirty").orThrow();
+    const blind = new Proxy(service.engine, {
+      get(engine, name: keyof Engine) {
+        if (name === "load") return async (ids: readonly string[]) => ids.map(() => null);
+        const member = engine[name];
+        return typeof member === "function" ? member.bind(engine) : member;
+      },
+    });
+    const creator = await connect(shop, { engine: blind });
+    onTestFinished(() => creator.stop());
+    const job = await creator.jobs.thank.create({}, { blockers: { invoice: id } }).orThrow();
+    service.jobs.thank.handle(({ blockers }) => blockers.invoice.state);
+    await service.start();
+    expect(await service.ref(job.id).wait()).toMatchObject({
+      error: {
+        message: expect.stringContaining("the blocker invoice is a job of the service bill"),
+      },
+    });
+  },
+);
 
 describe("a named blocker of the wrong type in a transaction", () => {
   it("is refused in a synchronous one that has created it", async () => {

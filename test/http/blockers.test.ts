@@ -68,6 +68,23 @@ describe.each(apiStores)("on $name", (store) => {
     });
   });
 
+  it("a create names jobs of its own service", async () => {
+    const { api, service, delivery } = await openShop();
+    const other = freshService();
+    await api.accept(contractOf(other));
+    const invoice = await api.create(other, "invoice");
+    const blockers = [
+      { name: "invoice", id: invoice },
+      { name: "delivery", id: delivery, chain: true },
+    ];
+    const { body } = await api.post("/v1/jobs", { service, type: "thank", payload: {}, blockers });
+    expect(body.error).toMatchObject({
+      code: "dependency_failed",
+      details: { reason: "blocker_type", blockerId: invoice },
+    });
+    expect(body.error.message).toContain(`a job of the service ${other}`);
+  });
+
   it("names that are missing, strange or wrong are refused with the remedy", async () => {
     const { api, service, invoice, delivery, named } = await openShop();
     const create = async (type: string, blockers?: unknown) =>
