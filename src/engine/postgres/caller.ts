@@ -26,10 +26,21 @@ interface OpenTransaction {
   readonly user: string;
   /** Whether its user may read the table that says which store this is; null where there is none. */
   readonly permitted: boolean | null;
+  /** How long a statement of it may take; 0 where that has no end. */
+  readonly statementTimeoutMs: number;
 }
 
+/** A session in a transaction of the caller's, and what is known of its last failure. */
+interface CallerSession extends Session {
+  failure: { readonly error: unknown; readonly tookMs: number } | null;
+}
+
+/** How much earlier than the server's own clock that of this process may say that a statement's time was up. */
+const clockSlackMs = 10;
+
 /** The catalog, because a look by name fails for whoever may not use the schema. */
-const look = `SELECT pg_current_xact_id()::text AS xid, current_user::text AS role, (
+const look = `SELECT pg_current_xact_id()::text AS xid, current_user::text AS role,
+    (extract(epoch FROM current_setting('statement_timeout')::interval) * 1000)::text AS timeout_ms, (
     SELECT (has_schema_privilege(space.oid, 'USAGE') AND has_table_privilege(place.oid, 'SELECT'))::text
     FROM pg_namespace AS space JOIN pg_class AS place ON place.relnamespace = space.oid
     WHERE space.nspname = ? AND place.relname = ?
@@ -64,26 +75,33 @@ export class Callers {
     work: (session: Session, xid: string) => Promise<Value>,
   ): Promise<Value> {
     const session = this.#session(tx);
-    let user = "";
+    let open: OpenTransaction | null = null;
     try {
       this.#database.checkVersion();
-      const open = await this.#look(session);
-      user = open.user;
+      open = await this.#look(session);
       return await work(session, await this.#check(session, open));
     } catch (error) {
-      throw await this.#faultOf(error, user);
+      const timedOut = timeOut(error, open, session);
+      throw timedOut ?? (await this.#faultOf(error, open?.user ?? ""));
     }
   }
 
-  #session(tx: AsyncTransaction): Session {
-    return {
+  #session(tx: AsyncTransaction): CallerSession {
+    const session: CallerSession = {
+      failure: null,
       execute: async ({ sql, values, raw }) => {
-        const rows = await tx.execute(this.#database.textOf(sql), storable(values));
+        const since = performance.now();
+        const own = this.#database.textOf(sql);
+        const rows = await tx.execute(own, storable(values)).catch((error: unknown) => {
+          session.failure = { error, tookMs: performance.now() - since };
+          throw error;
+        });
         return (
           raw ? rows.map((row) => Object.values(row)) : rows.map(asNamed)
         ) as readonly SqlRow[];
       },
     };
+    return session;
   }
 
   /**
@@ -93,11 +111,12 @@ export class Callers {
   async #look(session: Session): Promise<OpenTransaction> {
     const { home, schema } = this.#database;
     const [seen] = await session.execute({ sql: look, values: [schema, home] });
-    const { xid, role, permitted } = seen ?? {};
+    const { xid, role, permitted, timeout_ms: timeout } = seen ?? {};
     return {
       xid: String(xid),
       user: String(role),
       permitted: permitted === null || permitted === undefined ? null : permitted === "true",
+      statementTimeoutMs: Number(timeout ?? 0),
     };
   }
 
@@ -153,6 +172,24 @@ export class Callers {
     const message = `The client of the transaction cannot be used (${detail}); it may be closed or given back already.`;
     return new TransactionRefused({ reason: "closed", message });
   }
+}
+
+/**
+ * The error of a statement that took longer than the transaction allows; `null` for every other fault. The server says the
+ * same of one that somebody cancelled, but for its words, which are in a language that nobody knows here; the time that the
+ * statement took tells one from the other.
+ */
+function timeOut(
+  error: unknown,
+  open: OpenTransaction | null,
+  { failure }: CallerSession,
+): TransactionConflict | null {
+  const code = codeOf(error);
+  if (code !== "57014" || failure === null || failure.error !== error) return null;
+  const allowedMs = open?.statementTimeoutMs ?? 0;
+  if (allowedMs === 0 || failure.tookMs < allowedMs - clockSlackMs) return null;
+  const message = `A statement of the transaction took longer than its statement_timeout of ${allowedMs} ms allows, as one does that waits for another transaction. Roll the transaction back and run it again, or allow more time.`;
+  return new TransactionConflict({ message, code });
 }
 
 /** A row under the names of the store's columns, for clients that are told to write `run_at` as `runAt`, `RunAt` or `run-at`. */
