@@ -6,7 +6,7 @@ import type { Blocker, Job } from "../core/job.js";
 import { nameProblem } from "../core/names.js";
 import { ChainRef } from "./chain-ref.js";
 import { InvalidBlocker, InvalidOption } from "./errors.js";
-import { idOf, isObject, kindOf } from "./option-checks.js";
+import { fieldsProblem, idOf, isObject, kindOf } from "./option-checks.js";
 
 /** How many jobs and chains one job may wait for. */
 const blockersMax = 1_000;
@@ -42,10 +42,18 @@ function inputProblem(input: unknown): string | null {
   const blocker = blockerOf(input);
   if (blocker === null)
     return `A blocker is a ref, an id, { job, onBadEnd } or { chain, onBadEnd }, not ${kindOf(input)}.`;
+  const strange = isObject(input) ? partsProblem(input) : null;
+  if (strange !== null) return strange;
   const { jobId, onBadEnd } = blocker;
   if (onBadEnd !== "unreachable" && onBadEnd !== "continue")
     return `onBadEnd must be "unreachable" or "continue".`;
   return nameProblem("id", jobId);
+}
+
+/** A ref has whatever fields it has; a job or a chain that is named together with its `onBadEnd` has no others. */
+function partsProblem(input: { readonly [name: string]: unknown }): string | null {
+  if (input.chain !== undefined) return fieldsProblem(input, "chain", "onBadEnd");
+  return input.job === undefined ? null : fieldsProblem(input, "job", "onBadEnd");
 }
 
 /** A blocker as it is stored, from any of the ways to name one; `null` where it is none of them. */

@@ -9,6 +9,7 @@ import { delayMaxMs } from "../core/retry.js";
 import { type BlockerInput, type BlockerInputs, blockersProblem } from "./blockers.js";
 import { InvalidOption } from "./errors.js";
 import {
+  fieldsProblem,
   isObject,
   kindOf,
   type OptionCheck,
@@ -206,6 +207,8 @@ function tagsProblem(tags: unknown): string | null {
 function idempotencyProblem(value: unknown): string | null {
   const given = typeof value === "string" ? { key: value } : value;
   if (!isObject(given)) return "It must be a string, or an object with a key.";
+  const strange = fieldsProblem(given, "key", "scope", "windowMs");
+  if (strange !== null) return strange;
   const { key, scope = "any", windowMs = idempotencyWindowMs } = given;
   if (typeof key !== "string" || key.length === 0 || key.length > idempotencyKeyLengthMax) {
     return `The key must be 1 to ${idempotencyKeyLengthMax} characters.`;
@@ -219,6 +222,8 @@ function idempotencyProblem(value: unknown): string | null {
 
 function contextProblem(context: unknown): string | null {
   if (!isObject(context)) return `It must be an object, not ${kindOf(context)}.`;
+  const strange = fieldsProblem(context, "requestId", "traceparent", "tracestate", "traceId");
+  if (strange !== null) return strange;
   const { requestId, traceparent, tracestate } = context;
   const requestIdFits =
     typeof requestId === "string" && requestId !== "" && requestId.length <= requestIdLengthMax;

@@ -82,6 +82,17 @@ export function optionProblem(
   return problem === null ? null : new InvalidOption({ field, message: `${field}: ${problem}` });
 }
 
+/** What is wrong with the names of an option's own fields, as a sentence, or `null` where all are known. */
+export function fieldsProblem(
+  value: { readonly [name: string]: unknown },
+  ...known: readonly string[]
+): string | null {
+  for (const name in value)
+    if (value[name] !== undefined && !known.includes(name))
+      return `It has no field ${name}; use ${known.join(", ")}.`;
+  return null;
+}
+
 /** Whether a value has members to look at. */
 export function isObject(value: unknown): value is { readonly [name: string]: unknown } {
   return typeof value === "object" && value !== null && !Array.isArray(value);
