@@ -97,7 +97,7 @@ export class Callers {
           throw error;
         });
         return (
-          raw ? rows.map((row) => Object.values(row)) : rows.map(asNamed)
+          raw ? rows.map((row) => Object.values(row).map(asNumber)) : rows.map(asNamed)
         ) as readonly SqlRow[];
       },
     };
@@ -192,11 +192,20 @@ function timeOut(
   return new TransactionConflict({ message, code });
 }
 
-/** A row under the names of the store's columns, for clients that are told to write `run_at` as `runAt`, `RunAt` or `run-at`. */
+/**
+ * A row under the names of the store's columns, for clients that are told to write `run_at` as `runAt`, `RunAt` or `run-at`, or to
+ * give numbers as bigints.
+ */
 function asNamed(row: StatementRow): StatementRow {
   const names = Object.keys(row);
-  if (!names.some((name) => /[A-Z-]/.test(name))) return row;
-  return Object.fromEntries(names.map((name) => [columnName(name), row[name]]));
+  const isAsStored = (name: string) => !/[A-Z-]/.test(name) && typeof row[name] !== "bigint";
+  if (names.every(isAsStored)) return row;
+  return Object.fromEntries(names.map((name) => [columnName(name), asNumber(row[name])]));
+}
+
+/** A value as the store's own connections give it: no number of the store is too large for one. */
+function asNumber(value: unknown): unknown {
+  return typeof value === "bigint" ? Number(value) : value;
 }
 
 function columnName(name: string): string {

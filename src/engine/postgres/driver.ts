@@ -39,8 +39,8 @@ export interface Notice {
   readonly hints: number;
 }
 
-/** The oid of bigint, which the driver gives as text unless it is told otherwise. */
-const bigintOid = 20;
+/** The oids of whole numbers: the driver gives the largest as text, and the process may have parsers of its own. */
+const wholeOids: ReadonlySet<number> = new Set([20, 21, 23]);
 
 /** How an operation is carried out. */
 export interface OperateOptions {
@@ -82,7 +82,7 @@ export class Database {
     this.#texts = new StatementTexts(`"${address.schema}"`);
     const types: NonNullable<PoolConfig["types"]> = {
       getTypeParser: (oid: number, format?: "text" | "binary") =>
-        oid === bigintOid ? Number : pg.types.getTypeParser(oid, format as "text"),
+        wholeOids.has(oid) ? Number : pg.types.getTypeParser(oid, format as "text"),
     };
     this.#PlannedQuery = plannedQueries(pg.Query, (oid) => types.getTypeParser(oid, "text"));
     this.#Client = closingClient(pg.Client);
