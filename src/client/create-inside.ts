@@ -115,7 +115,7 @@ function* submitSteps(creates: readonly PreparedCreate[], url: string): StoreSte
       continue;
     }
     const answer = answers[next++] as AppendOutcome;
-    results.push(submitted(create, answer) ?? (yield* followKey(create, answer, url)));
+    results.push(submitted(create, answer) ?? (yield* followKey(create, answer, url, true)));
   }
   return results;
 }

@@ -5,6 +5,7 @@ import { Result } from "better-result";
 import { isEnded, openStates } from "../core/job.js";
 import type { AppendOutcome, Change } from "../engine/engine.js";
 import { StoreBusy, type StoreError } from "../engine/errors.js";
+import type { JobFilter } from "../engine/query.js";
 import type { StoredRecord } from "../engine/record.js";
 import { invalidBlocker } from "./blockers.js";
 import {
@@ -21,6 +22,9 @@ const idempotencyTriesMax = 10;
 
 /** How many jobs of a chain are looked at one by one. */
 const followMax = 20;
+
+/** How many in a transaction, to which no list tells how far it has come. One that is longer stays what its key stands for. */
+const followInsideMax = 1_000;
 
 /** What became of a create. In all but `rejected`, `id` names the job that the caller should look at. */
 export type Submitted =
@@ -115,6 +119,7 @@ export function* followKey(
   create: PreparedCreate,
   answer: AppendOutcome,
   url: string,
+  isInside = false,
 ): StoreStep<Result<Submitted, SubmitFailure>> {
   const { idempotency } = create;
   if (idempotency === null || answer.outcome !== "record_conflict")
@@ -122,7 +127,7 @@ export function* followKey(
   let { current } = answer;
   for (let tries = 0; tries < idempotencyTriesMax; tries++) {
     const use = current === null ? null : usedBy(current);
-    if (use !== null && !(yield* givesWay(create, use.jobId))) {
+    if (use !== null && !(yield* givesWay(create, use.jobId, isInside))) {
       if (use.payloadHash !== idempotency.payloadHash)
         return Result.err(conflict(idempotency.key, use.jobId));
       return Result.ok({ outcome: "existing", id: use.jobId });
@@ -137,20 +142,50 @@ export function* followKey(
 }
 
 /** Whether the job of an earlier use lets a new one in: where that is asked for, once its whole chain has ended. */
-function* givesWay({ idempotency, event }: PreparedCreate, jobId: string): StoreStep<boolean> {
+function* givesWay(
+  { idempotency, event }: PreparedCreate,
+  jobId: string,
+  isInside: boolean,
+): StoreStep<boolean> {
   if (idempotency?.scope !== "unfinished") return false;
-  let next = jobId;
-  for (let followed = 0; followed < followMax; followed++) {
-    const loaded = yield* loadOne(next);
-    if (loaded === null && event.chainId === undefined) return true;
-    if (loaded === null) break;
-    const { state, continuedBy } = loaded.job;
-    if (continuedBy === undefined) return isEnded(state);
-    next = continuedBy;
-  }
+  const near = yield* follow(jobId, followMax);
+  if (near.end === "open" || near.end === "ended") return near.end === "ended";
+  if (near.end === "gone" && event.chainId === undefined) return true;
   // A long chain, or one of which a job is gone, is asked for as others see it.
-  const filter = { service: event.service, chainId: jobId, state: openStates };
-  return (yield* listJobs({ filter, limit: 1 })).entries.length === 0;
+  const chain = { service: event.service, chainId: jobId };
+  const open = yield* newestOf({ ...chain, state: openStates });
+  if (!isInside) return open === null;
+  // A transaction may have come further with it, and may have started it itself.
+  const newest = open ?? (yield* newestOf(chain));
+  const from = newest === null || near.passed.has(newest) ? near.id : newest;
+  const { end } = yield* follow(from, followInsideMax);
+  return end === "ended" || (end === "gone" && open === null);
+}
+
+/** Where following a chain came to: a job with none after it, one that is not there, or one that is beyond what is followed. */
+interface Followed {
+  readonly end: "open" | "ended" | "gone" | "beyond";
+  readonly id: string;
+  readonly passed: ReadonlySet<string>;
+}
+
+function* follow(from: string, jobsMax: number): StoreStep<Followed> {
+  const passed = new Set<string>();
+  let id = from;
+  while (passed.size < jobsMax) {
+    const loaded = yield* loadOne(id);
+    if (loaded === null) return { end: "gone", id, passed };
+    const { state, continuedBy } = loaded.job;
+    if (continuedBy === undefined) return { end: isEnded(state) ? "ended" : "open", id, passed };
+    passed.add(id);
+    id = continuedBy;
+  }
+  return { end: "beyond", id, passed };
+}
+
+function* newestOf(filter: JobFilter): StoreStep<string | null> {
+  const { entries } = yield* listJobs({ filter, limit: 1 });
+  return entries[0]?.id ?? null;
 }
 
 function usedBy(record: StoredRecord): { readonly jobId: string; readonly payloadHash: string } {

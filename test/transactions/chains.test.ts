@@ -23,6 +23,8 @@ const contract = defineService("shop", {
     continuations: ["ship"],
   }),
   ship: defineJob({ payload: order, result: z.object({ shipped: z.boolean() }) }),
+  /** Of chains of any length. */
+  step: defineJob({ payload: z.object({}), result: z.string(), continuations: ["step"] }),
 });
 
 const payload = { orderId: "o-1" };
@@ -153,6 +155,42 @@ describe.for(transactional)("a chain in a transaction on $name", ({ open }) => {
       return [first, again, await start(tx).orThrow()] as const;
     });
     expect([again.id, again.existing, next.existing]).toEqual([first.id, true, false]);
+  });
+
+  it.for([0, 3, 30])("is what its key stands for where %d steps came before it", async (before) => {
+    const { service, run } = await open();
+    const { chains } = service;
+    const once = { idempotencyKey: { key: "k", scope: "unfinished" } } as const;
+    const goOn = (
+      chain: { readonly id: string },
+      steps: number,
+      ends: boolean,
+      tx?: TransactionClient,
+    ) =>
+      chains
+        .complete(
+          chain.id,
+          async ({ job, complete }) => {
+            if (job.type !== "step") return;
+            let current = job;
+            for (let step = 0; step < steps; step++)
+              current = await complete(current, ({ continueWith }) => continueWith("step", {}));
+            if (ends) await complete(current, () => "done");
+          },
+          tx && { tx },
+        )
+        .orThrow();
+    const outside = before === 0 ? null : await chains.start("step", {}, once).orThrow();
+    if (outside) await goOn(outside, before, false);
+    await run(async (tx) => {
+      const start = () => chains.start("step", {}, { ...once, tx }).orThrow();
+      const first = await start();
+      expect(first.existing).toBe(outside !== null);
+      await goOn(first, 25, false, tx);
+      expect(await start()).toMatchObject({ id: first.id, existing: true });
+      await goOn(first, 0, true, tx);
+      expect(await start()).toMatchObject({ existing: false });
+    });
   });
 
   it("refuses what is no transaction", async () => {
