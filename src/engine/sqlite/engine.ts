@@ -30,7 +30,7 @@ import type {
   SyncStore,
   WakeTopic,
 } from "../engine.js";
-import { StoreClosed } from "../errors.js";
+import { StoreClosed, StoreUnavailable } from "../errors.js";
 import { feedPosition } from "../feed-position.js";
 import type { Queries, QueryName } from "../query.js";
 import type { RecordWrite, StoredRecord, SwapOutcome } from "../record.js";
@@ -94,6 +94,11 @@ export async function openSqlite(
 
 /** The path that a `file:` URL names: `file:jobs.db` is relative, `file:///var/lib/jobs.db` is absolute. */
 export function filePath(url: string): string {
+  const [, setting] = /\?(\w+)=/.exec(url) ?? [];
+  if (setting !== undefined) {
+    const message = `"${setting}" in the URL is not known; a file: URL takes no settings. Write a "?" of the file's name as "%3F".`;
+    throw new StoreUnavailable({ url, message });
+  }
   return url.startsWith("file://")
     ? fileURLToPath(url)
     : resolve(decodeURIComponent(url.slice("file:".length)));
