@@ -3,6 +3,7 @@
  * and the result of its last one as its output.
  */
 import { Result } from "better-result";
+import { continuesElsewhere } from "../core/chains.js";
 import type { Command } from "../core/command.js";
 import { isEnded, type Job, type JobState } from "../core/job.js";
 import type { Json } from "../core/json.js";
@@ -116,8 +117,8 @@ export function* noChain(client: Client, id: string, wish: ChainWish): StoreStep
   const loaded = yield* loadOne(id);
   if (!loaded || !isOf(client, loaded.job)) return chainNotFound(id);
   const { chainId } = loaded.job;
-  // The chain itself, which has come into being or gone meanwhile.
-  if (chainId === id) return chainNotFound(id);
+  // The chain itself, of which the end was removed, or which has come into being or gone meanwhile.
+  if (chainId === id) return continuesElsewhere(loaded.job) ? endRemoved(id) : chainNotFound(id);
   const message =
     chainId === undefined
       ? `Job ${id} is no chain; ${wish} it as a job.`
@@ -125,11 +126,17 @@ export function* noChain(client: Client, id: string, wish: ChainWish): StoreStep
   return new JobNotFound({ id, message });
 }
 
+/** The error of a chain that nobody can tell the end of any more. */
+function endRemoved(id: string): JobNotFound {
+  const message = `The last job of chain ${id} was removed, and its output with it; delete the chain to remove the jobs that are left.`;
+  return new JobNotFound({ id, message });
+}
+
 /** How many continuations are followed beyond the list of jobs to find the job that a chain has come to. */
 const followMax = 1_000;
 
 /**
- * The chain of an id as it is now; `null` when none of its jobs is there. In a transaction the current job is the one that it sees, while the list of jobs is what others
+ * The chain of an id as it is now; `null` when none of its jobs is there, or when its end was removed. In a transaction the current job is the one that it sees, while the list of jobs is what others
  * see, unless the transaction is a synchronous one.
  */
 export function* chainSteps(
@@ -150,23 +157,21 @@ export function* chainSteps(
   const current = openedJob(client.runtime, stored);
   const jobs = [...entries].reverse();
   const snapshot = { id, current, state: current.state, jobs, count };
-  if (current.state !== "completed" || current.continuedBy !== undefined) return snapshot;
+  if (current.state !== "completed") return snapshot;
   return current.result === undefined ? snapshot : { ...snapshot, output: current.result };
 }
 
 /**
  * Loads the current job. The chain may have gone on since its jobs were listed; a transaction may have started it itself,
- * or have come further with it than others see. A continuation that was deleted is not followed.
+ * or have come further with it than others see. It is `null` where what continues the chain was removed.
  */
 function* loadCurrent(id: string): StoreStep<Job | null> {
-  let current: Job | null = null;
   let next = id;
   for (let followed = 0; followed < followMax; followed++) {
     const loaded = yield* loadOne(next);
-    if (loaded === null) return current;
-    current = loaded.job;
-    if (current.continuedBy === undefined) return current;
-    next = current.continuedBy;
+    if (loaded === null) return null;
+    if (loaded.job.continuedBy === undefined) return loaded.job;
+    next = loaded.job.continuedBy;
   }
   return null;
 }
@@ -209,12 +214,12 @@ export function waitChain<Output>(
     const row = currentRow((await jobsOfChain(client, id)).entries);
     // The first job of a chain has its id.
     const current = row?.id ?? (client.onItsWay.has(id) ? id : null);
-    if (current === null) {
-      const none = noChain(client, id, "wait for");
-      return Result.err(await runSteps(client.runtime.engine, undefined, none));
-    }
     const next = ({ continuedBy }: Job) => continuedBy ?? null;
-    return waitForJob<Output>(client, current, options, next);
+    const waited =
+      current === null ? null : await waitForJob<Output>(client, current, options, next);
+    if (waited !== null && !(waited.isErr() && waited.error._tag === "JobNotFound")) return waited;
+    const none = noChain(client, id, "wait for");
+    return Result.err(await runSteps(client.runtime.engine, undefined, none));
   });
 }
 

@@ -124,21 +124,42 @@ describe.for(everyStore)("a chain on $name", (store) => {
     expect(await chains.wait("completed").orThrow()).toEqual({ parcel: "p" });
   });
 
-  it("is what is left of it where its newest job was deleted", async () => {
-    const { chains, ref } = await openService(store, chainShop).then((service) => ({
-      chains: service.chains,
-      ref: (id: string) => service.ref(id),
-    }));
+  it("is not there any more where its last job was deleted, and what is left can be deleted", async () => {
+    const service = await startedShop(store);
+    const { chains } = service;
     const chain = await chains.start("charge", order).orThrow();
-    const { current } = await chains
-      .complete(chain, async ({ job, complete }) => {
-        if (job.type === "charge")
-          await complete(job, ({ continueWith }) => continueWith("ship", order));
-      })
-      .orThrow();
-    await ref(current.id).delete({ force: true }).orThrow();
-    const left = await chains.get(chain).orThrow();
-    expect(left).toMatchObject({ state: "completed", current: { id: chain.id }, count: 1 });
+    await chains.wait(chain).orThrow();
+    const { current } = await chains.get(chain).orThrow();
+    await service.ref(current.id).delete().orThrow();
+    for (const answer of [
+      await chains.get(chain),
+      await chains.wait(chain),
+      await chains.complete(chain, () => {}),
+    ])
+      expect(answer.isErr() && answer.error).toMatchObject({
+        _tag: "JobNotFound",
+        id: chain.id,
+        message: expect.stringContaining(`The last job of chain ${chain.id} was removed`),
+      });
+    const waiting = await service.jobs.lone.create(order, { blockers: [chain] });
+    expect(waiting.isErr() && waiting.error).toMatchObject({
+      _tag: "InvalidBlocker",
+      reason: "missing",
+    });
+    expect(await chains.list().orThrow()).toMatchObject({ entries: [], count: 0 });
+    expect(await chains.delete(chain).orThrow()).toBe(1);
+  });
+
+  it("goes on where a job of it is run again after its last one was deleted", async () => {
+    const service = await startedShop(store);
+    const { chains } = service;
+    const chain = await chains.start("charge", order).orThrow();
+    await chains.wait(chain).orThrow();
+    const { current } = await chains.get(chain).orThrow();
+    await service.ref(current.id).delete().orThrow();
+    await service.ref(chain.id).retry({ force: true }).orThrow();
+    expect(await chains.wait(chain).orThrow()).toEqual({ parcel: "p-o-1" });
+    expect((await chains.list().orThrow()).entries).toMatchObject([{ state: "completed" }]);
   });
 
   it("that does not exist is not found by any call", async () => {
