@@ -230,7 +230,10 @@ export interface DeleteChainOptions {
   readonly force?: boolean;
 }
 
-/** Removes every job of a chain, the current one first, so that nothing continues it meanwhile. Gives how many. */
+/**
+ * Removes every job of a chain, the oldest first and the current one last: whoever is about to wait for the chain holds the oldest, and
+ * a refusal leaves the end of the chain to be waited for. Gives how many.
+ */
 export function deleteChain(
   client: Client,
   id: string,
@@ -241,13 +244,14 @@ export function deleteChain(
   const { reason = "deleted by hand", force = false } = options;
   return attempt<number, CommandFailure>(async () => {
     let deleted = 0;
-    // Each round removes jobs of a chain that nothing continues any more, so that the rounds come to an end.
     for (let left = true; left; ) {
-      const { entries } = await jobsOfChain(client, id);
-      if (entries.length === 0) break;
-      const awaited = force ? null : await awaitedBy(client, id, entries);
+      const newest = await jobsOfChain(client, id);
+      if (newest.entries.length === 0) break;
+      const oldest = await oldestOfChain(client, id, newest);
+      const awaited = force ? null : await awaitedBy(client, id, oldest);
       if (awaited !== null) return Result.err(awaited);
-      const removed = await removeJobs(client, entries, { reason, force });
+      const current = currentRow(newest.entries);
+      const removed = await removeJobs(client, oldest, current, { reason, force });
       if (removed instanceof Error) return Result.err(removed);
       deleted += removed;
       left = removed > 0;
@@ -272,27 +276,40 @@ async function awaitedBy(
   return new CommandRefused({ id, command: "delete", state: rows[0]?.state ?? null, message });
 }
 
-/** Removes jobs of a chain, the current one first. Gives how many, or why one of them cannot be removed. */
+/** The oldest jobs of a chain, newest first, of which the newest are known. */
+async function oldestOfChain(
+  client: Client,
+  id: string,
+  { entries, count }: Page<JobRow>,
+): Promise<readonly JobRow[]> {
+  if (count <= entries.length) return entries;
+  const ask = { ...jobsAsk(client, id), offset: count - entries.length };
+  return (await client.runtime.engine.query("jobs", ask)).entries;
+}
+
+/** Removes jobs of a chain, the current one last. Gives how many, or why one of them cannot be removed. */
 async function removeJobs(
   { runtime }: Client,
   rows: readonly JobRow[],
+  current: JobRow | undefined,
   { reason, force }: Required<DeleteChainOptions>,
 ): Promise<number | CommandRefused | StoreError> {
-  const current = currentRow(rows);
-  if (current === undefined) return 0;
+  if (current?.state === "active" && !force) return refusedToRemove(current.id, current.state);
   const origin = () => ({ eventId: runtime.ids.eventId(), actor: actorOf(runtime) }) as const;
   // A job that waits is removed with its chain; one that runs only by force.
   const remove = (job: Job): Command => {
     const mayRemove = force || job.state !== "active";
     return { command: "delete", reason, force: mayRemove, ...origin() };
   };
-  const others = rows.map((row) => row.id).filter((id) => id !== current.id);
+  const ids = rows.map((row) => row.id);
+  const last = ids.filter((id) => id === current?.id);
+  const [oldest, ...others] = ids.filter((id) => id !== current?.id).reverse();
   let removed = 0;
-  for (const ids of [[current.id], others]) {
-    for (const [index, outcome] of (await commandMany(runtime, ids, remove)).entries()) {
+  for (const together of [oldest === undefined ? [] : [oldest], others, last]) {
+    for (const [index, outcome] of (await commandMany(runtime, together, remove)).entries()) {
       if (outcome.ok) removed++;
       else if ("fault" in outcome || outcome.rejection.reason !== "not_found")
-        return notRemoved(runtime.engine, ids[index] ?? "", outcome);
+        return notRemoved(runtime.engine, together[index] ?? "", outcome);
     }
   }
   return removed;
@@ -306,7 +323,10 @@ function notRemoved(
   if ("fault" in outcome) return outcome.fault;
   const { job, rejection } = outcome;
   if (job === null) return new StoreBusy({ url, message: rejection.message });
-  const { state } = job;
+  return refusedToRemove(id, job.state);
+}
+
+function refusedToRemove(id: string, state: JobState): CommandRefused {
   const message = `Job ${id} of the chain is ${state}; cancel it first, or delete the chain with force.`;
   return new CommandRefused({ id, command: "delete", state, message });
 }

@@ -4,6 +4,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
 import { everyStore, type Store } from "../support/every-store.js";
 import { openService, stores } from "../support/stores.js";
+import { gate } from "../worker/workshop.js";
 import { chainShop } from "./chain-shop.js";
 
 const order = { orderId: "o-1" };
@@ -443,6 +444,48 @@ describe.for(everyStore)("a delete of a chain on $name", (store) => {
     expect(await chains.delete(chain).orThrow()).toBe(2);
     expect((await reads.jobs().orThrow()).count).toBe(0);
     expect((await chains.get(chain)).isErr()).toBe(true);
+  });
+
+  it("removes one of more jobs than a list has, the first of them first", async () => {
+    const { chains, reads } = await openService(store, endless);
+    const chain = await chains.start("step", {}, { delayMs: 60_000 }).orThrow();
+    for (let length = 1; length < 130; length += 43)
+      await chains
+        .complete(chain, async ({ job, complete }) => {
+          let last: typeof job | null = job;
+          for (let step = 0; step < 43 && last !== null; step++)
+            last = await complete(last, ({ continueWith }) => continueWith("step", {}));
+        })
+        .orThrow();
+    expect((await chains.get(chain).orThrow()).count).toBe(130);
+    expect(await chains.delete(chain).orThrow()).toBe(130);
+    expect((await reads.jobs().orThrow()).count).toBe(0);
+  });
+
+  it("removes nothing where its current job runs", async () => {
+    const service = await openService(store, chainShop);
+    const { chains, jobs } = service;
+    jobs.charge.handle(({ payload, complete }) =>
+      complete(({ continueWith }) => continueWith("ship", payload)),
+    );
+    const leave = gate();
+    const entered = gate();
+    jobs.ship.handle(async () => {
+      entered.open();
+      await leave.opened;
+      return { parcel: "p" };
+    });
+    await service.start();
+    const chain = await chains.start("charge", order).orThrow();
+    await entered.opened;
+    const refused = await chains.delete(chain);
+    expect(refused.isErr() && refused.error).toMatchObject({
+      _tag: "CommandRefused",
+      state: "active",
+    });
+    expect((await chains.get(chain).orThrow()).count).toBe(2);
+    leave.open();
+    expect(await chains.wait(chain).orThrow()).toEqual({ parcel: "p" });
   });
 
   it("removes one that waits, and by force one that runs", async () => {

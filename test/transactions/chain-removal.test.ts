@@ -6,7 +6,7 @@ import { z } from "zod";
 import { freshSchema } from "../support/postgres.js";
 
 const contract = defineService("shop", {
-  tick: defineJob({ payload: z.object({}), continuations: ["end"] }),
+  tick: defineJob({ payload: z.object({}), continuations: ["tick", "end"] }),
   end: defineJob({ payload: z.object({}), result: z.string() }),
   sum: defineJob({ payload: z.object({}), result: z.string() }),
 });
@@ -29,7 +29,20 @@ async function openShop() {
     };
     return { job, commit };
   };
-  /** Ends a chain with its second job, and gives the id of that. */
+  /** Lets a chain go on by so many jobs. */
+  const goOn = async (chain: string, by: number) => {
+    for (let done = 0; done < by; done += 40)
+      await service.chains
+        .complete(chain, async ({ job, complete }) => {
+          let next = job.type === "tick" ? job : null;
+          for (let step = 0; step < 40 && next !== null; step++) {
+            const after = await complete(next, ({ continueWith }) => continueWith("tick", {}));
+            next = after.type === "tick" ? after : null;
+          }
+        })
+        .orThrow();
+  };
+  /** Ends a chain with another job, and gives the id of that. */
   const end = async (chain: string) => {
     const { current } = await service.chains
       .complete(chain, async ({ job, complete }) => {
@@ -40,10 +53,37 @@ async function openShop() {
       .orThrow();
     return current.id;
   };
-  return { service, waitingFor, end };
+  return { service, waitingFor, goOn, end };
 }
 
 describe("a chain that a transaction waits for on postgres", () => {
+  it.for([
+    ["two jobs", 0],
+    ["more jobs than a list has", 120],
+  ] as const)("of %s keeps its end where a delete is refused", async ([, by]) => {
+    const { service, waitingFor, goOn, end } = await openShop();
+    service.jobs.sum.handle(async ({ loadDependencies }) =>
+      JSON.stringify(await loadDependencies()),
+    );
+    const { chains } = service;
+    const chain = await chains.start("tick", {}, { delayMs: 60_000 }).orThrow();
+    const { job, commit } = await waitingFor(chain.id);
+    await goOn(chain.id, by);
+    const last = await end(chain.id);
+    const refused = await chains.delete(chain);
+    expect(refused.isErr() && refused.error._tag).toBe("StoreBusy");
+    expect(await chains.get(chain).orThrow()).toMatchObject({
+      state: "completed",
+      output: "fin",
+      current: { id: last },
+      count: by + 2,
+    });
+    await commit();
+    await service.start();
+    expect(await job.wait().orThrow()).toContain('"fin"');
+    expect(await chains.delete(chain).orThrow()).toBe(by + 2);
+  });
+
   it("has ended badly where its last job is removed before the commit", async () => {
     const { service, waitingFor, end } = await openShop();
     service.handle({

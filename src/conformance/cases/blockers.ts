@@ -264,6 +264,24 @@ export const blockerCases = concern("blockers", [
     },
   },
   {
+    name: "a chain is told by its last job also while the jobs before it are removed",
+    async run(env) {
+      const first = await env.create({ id: "first", chainId: "first" });
+      const blockers = [{ jobId: "first", onBadEnd: "unreachable", chain: true }] as const;
+      await env.create({ id: "b", blockers });
+      const continuation = { jobId: "second", type: "mail" };
+      const wish = { command: "complete", completedBy: null, continuation } as const;
+      const follow = [env.creation({ id: "second", chainId: "first" })];
+      assert.deepEqual(await env.append({ ...env.change(first, wish), follow }), appended);
+      await env.command("second", { command: "cancel" });
+      await env.command("first", { command: "delete", reason: "by hand" });
+      const [[row] = []] = await env.engine.query("blockers", { ids: ["b"] });
+      assert.deepEqual([row?.jobId, row?.state], ["second", "cancelled"]);
+      await env.command("second", { command: "delete", reason: "by hand" });
+      assert.deepEqual(await states(env, "b"), ["cancelled"]);
+    },
+  },
+  {
     name: "retention leaves what unfinished jobs wait for, and lets it go when they have ended",
     async run(env) {
       await env.create({ id: "a" });

@@ -216,12 +216,13 @@ function* deleteJob(tx: Transaction, change: FlatChange, row: SqlRow): Step<Appe
     key = taken.slim.key;
     if (taken.lease) yield* moveOn(tx, taken, { ...change, state: "cancelled" }, false);
   } else {
-    yield* tx.dialect.keepLogOfEnd(n);
+    // It stays until those that wait are told: without it, the job would seem to be the one that its chain has come to.
     const [ended] = yield {
-      sql: "DELETE FROM ended WHERE n = ? AND version = ? RETURNING n",
+      sql: `SELECT n FROM ended WHERE n = ? AND version = ? ${tx.dialect.forUpdate}`,
       values: [n, change.expectVersion],
     };
     if (!ended) return conflict;
+    yield* tx.dialect.keepLogOfEnd(n);
   }
   yield* tx.dialect.appendEvent(tx, n, change.values);
   yield* removeJob(tx, row);
