@@ -18,6 +18,7 @@ import {
   type JobAlreadyCompleted,
   type JobNotFound,
 } from "./errors.js";
+import { Unheard } from "./heard.js";
 import { functionProblem, optionProblem } from "./option-checks.js";
 import type { PreparedCreate, PrepareFailure } from "./prepare.js";
 import { actorOf } from "./runtime.js";
@@ -53,9 +54,10 @@ export class Steps {
   readonly #creates: PreparedCreate[] = [];
   /** The job that the next step completes; `null` once the chain has ended. */
   #current: Job | null;
-  /** Why a step was refused. It ends the completion unless the caller catches it. */
-  failure: CompleteFailure | null = null;
-  #underWay: Promise<Job | null> | null = null;
+  /** Why steps were refused. Each ends the completion unless the caller catches it. */
+  readonly #refusals = new Set<unknown>();
+  /** The failures of steps that the caller does not wait for, which end the completion, too. */
+  readonly #unheard = new Unheard();
   #isUnderWay = false;
   /** Why a step was refused that came while another was under way. It ends the completion: the caller waits for neither. */
   #overlap: CompleteFailure | null = null;
@@ -76,35 +78,34 @@ export class Steps {
   }
 
   readonly complete: CompleteJob = (job, callback) => {
-    const step = this.#begin(job.id, callback);
-    // Where the caller does not wait for it, whoever takes the steps does.
-    step.catch(() => {});
-    return step;
+    if (this.#isOver) return tooLate(job.id);
+    return this.#unheard.watch(this.#begin(job.id, callback));
   };
+
+  /** Whether this is why a step was refused. */
+  isRefusal(thrown: unknown): thrown is CompleteFailure {
+    return this.#refusals.has(thrown);
+  }
 
   readonly completeSync: CompleteJobSync = (job, callback) => {
     if (this.#isUnderWay) throw this.#refused(stepUnderWay(job.id));
     return runWaits(this.#take(job.id, callback, true));
   };
 
-  /** Waits for steps that the caller has not waited for: they count all the same. */
+  /** Waits for steps that the caller has not waited for: they count all the same, and so do their failures. */
   async finish(): Promise<void> {
-    while (this.#underWay !== null) await this.#underWay;
+    await this.#unheard.settle();
     this.#isOver = true;
-    if (this.#overlap !== null) throw this.#refused(this.#overlap);
+    if (this.#overlap !== null) throw this.#overlap;
+    this.#unheard.finish();
   }
 
   #begin(id: string, callback: Parameters<CompleteJob>[1]): Promise<Job | null> {
-    if (this.#isOver) return Promise.reject(completionOver(id));
     if (this.#isUnderWay) {
       this.#overlap = this.#refused(stepUnderWay(id));
       return Promise.reject(this.#overlap);
     }
-    const taken = this.#take(id, callback, false);
-    this.#underWay = runSteps(this.#client.runtime.engine, undefined, taken).finally(() => {
-      this.#underWay = null;
-    });
-    return this.#underWay;
+    return runSteps(this.#client.runtime.engine, undefined, this.#take(id, callback, false));
   }
 
   *#take(id: string, callback: Parameters<CompleteJob>[1], isSync: boolean): StoreStep<Job | null> {
@@ -180,7 +181,7 @@ export class Steps {
   }
 
   #refused(failure: CompleteFailure): CompleteFailure {
-    this.failure = failure;
+    this.#refusals.add(failure);
     return failure;
   }
 }
@@ -188,6 +189,13 @@ export class Steps {
 function stepUnderWay(id: string): InvalidOption {
   const message = `Job ${id} cannot be completed while another step is under way: await each complete before the next one.`;
   return new InvalidOption({ field: "job", message });
+}
+
+/** The answer to a step that comes when the completion is over, of which it can be no part. */
+function tooLate(id: string): Promise<never> {
+  const answer = Promise.reject(completionOver(id));
+  answer.catch(() => {});
+  return answer;
 }
 
 function completionOver(id: string): InvalidOption {

@@ -49,6 +49,43 @@ describe.for(everyStore)("a completed chain on $name", (store) => {
     expect((await chains.get(chain).orThrow()).state).toBe("pending");
   });
 
+  it("is not completed where a step was refused that nobody waited for", async () => {
+    const { chains } = await openService(store, chainShop);
+    const chain = await chains
+      .start("approve", { requestId: "r-1" }, { delayMs: 60_000 })
+      .orThrow();
+    const ask = (take: (step: Promise<unknown>) => unknown, approved: unknown) =>
+      chains.complete(chain, async ({ job, complete }) => {
+        if (job.type !== "approve") return;
+        const step = complete(job, () => ({ approved }) as { approved: boolean });
+        take(step);
+        await new Promise((resolve) => setImmediate(resolve));
+        await new Promise((resolve) => setImmediate(resolve));
+      });
+    const caughtLater = await chains.complete(chain, ({ job, complete }) => {
+      if (job.type !== "approve") return;
+      complete(job, () => ({ approved: "yes" }) as never).catch(() => {});
+    });
+    expect(caughtLater).toMatchObject({ value: { state: "pending" } });
+    for (const take of [() => {}, (step: Promise<unknown>) => void step.then(() => {})]) {
+      const refused = await ask(take, "yes");
+      expect(refused).toMatchObject({ error: { _tag: "InvalidResult" } });
+    }
+    const thrown = chains.complete(chain, async ({ job, complete }) => {
+      if (job.type !== "approve") return;
+      void complete(job, () => {
+        throw new Error("The approver is ill.");
+      });
+      await new Promise((resolve) => setImmediate(resolve));
+    });
+    await expect(thrown.orThrow()).rejects.toThrow("The approver is ill.");
+    expect((await chains.get(chain).orThrow()).state).toBe("pending");
+    const caught = await ask((step) => step.catch(() => {}), "yes");
+    expect(caught).toMatchObject({ value: { state: "pending" } });
+    expect((await ask(() => {}, true)).isOk()).toBe(true);
+    expect((await chains.get(chain).orThrow()).state).toBe("completed");
+  });
+
   it("takes no step any more once the completion is over", async () => {
     const { chains } = await openService(store, chainShop);
     const chain = await chains.start("approve", { requestId: "r-1" }).orThrow();
