@@ -144,9 +144,15 @@ export const createChecks: { readonly [Name in keyof CreateOptions]-?: OptionChe
   tx: () => null,
 };
 
-const { id: _id, idempotencyKey: _key, signature: _signature, ...restChecks } = createChecks;
+const {
+  id: _id,
+  idempotencyKey: _key,
+  signature: _signature,
+  tx: _tx,
+  ...restChecks
+} = createChecks;
 
-/** The options of a continuation: its id is derived, which makes it repeatable already. */
+/** The options of a continuation: its id is derived, which makes it repeatable already, and it is stored with the completion. */
 export const continuationChecks: OptionChecks = restChecks;
 
 /** What is wrong with the options of a create, or of a call that takes more, or `null` when nothing is. */

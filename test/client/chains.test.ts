@@ -351,6 +351,17 @@ describe.for(everyStore)("a completion without a worker on $name", (store) => {
       await complete(job, ({ continueWith }) => continueWith("refund", order));
     });
     expect(undeclared.isErr() && undeclared.error).toMatchObject({ field: "type" });
+    const own = await chains.complete(chain, async ({ job, complete }) => {
+      if (job.type !== "approve") return;
+      const tx = {} as never;
+      // @ts-expect-error: a continuation is stored with the completion, in the transaction of that.
+      await complete(job, ({ continueWith }) => continueWith("ship", order, { tx }));
+    });
+    expect(own.isErr() && own.error).toMatchObject({
+      _tag: "InvalidOption",
+      field: "tx",
+      message: expect.stringContaining("give tx to that: to chains.complete"),
+    });
     for (const wrong of [
       await chains.complete(chain, undefined as never),
       await chains.complete(chain, ({ job, complete }) => complete(job as never, null as never)),
