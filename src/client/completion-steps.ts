@@ -54,6 +54,7 @@ export class Steps {
   readonly #creates: PreparedCreate[] = [];
   /** The job that the next step completes; `null` once the chain has ended. */
   #current: Job | null;
+  #taken = 0;
   /** Why steps were refused. Each ends the completion unless the caller catches it. */
   readonly #refusals = new Set<unknown>();
   /** The failures of steps that the caller does not wait for, which end the completion, too. */
@@ -112,8 +113,9 @@ export class Steps {
     this.#isUnderWay = true;
     try {
       const job = this.#current;
-      if (job === null || job.id !== id || this.#changes.length >= stepsMax)
-        throw this.#refused(notCurrent(id, job));
+      if (job === null || job.id !== id) throw this.#refused(notCurrent(id, job));
+      if (this.#taken >= stepsMax) throw this.#refused(tooManySteps(id));
+      this.#taken++;
       const problem = optionProblem("callback", callback, functionProblem);
       if (problem !== null) throw this.#refused(problem);
       const given = yield* waitFor(callback({ continueWith }));
@@ -164,8 +166,10 @@ export class Steps {
     if (problem !== null) throw this.#refused(invalidResult(job.type, problem));
     const schema = definition?.result;
     const checked = schema === undefined ? null : yield* waitFor(validate(schema, given));
-    if (checked?.ok === false)
-      throw this.#refused(invalidResult(job.type, issuesSentence(checked.issues)));
+    if (checked?.ok === false) {
+      const issues = given === undefined ? missingResult : issuesSentence(checked.issues);
+      throw this.#refused(invalidResult(job.type, issues));
+    }
     const value = checked === null ? given : checked.value;
     if (value === undefined) return undefined;
     const text = jsonText(value);
@@ -207,11 +211,16 @@ function notCurrent(id: string, current: Job | null): InvalidOption {
   const remedy =
     current === null
       ? "the chain has ended with the step before"
-      : `complete job ${current.id}, which the last complete gave, in at most ${stepsMax} steps`;
+      : `complete job ${current.id}, which the last complete gave`;
   return new InvalidOption({
     field: "job",
     message: `Job ${id} is not the current one: ${remedy}.`,
   });
+}
+
+function tooManySteps(id: string): InvalidOption {
+  const message = `Job ${id} cannot be completed any more: one completion takes at most ${stepsMax} steps; go on with another.`;
+  return new InvalidOption({ field: "job", message });
 }
 
 function problemText({
@@ -224,7 +233,12 @@ function problemText({
   return `${path || "it"} ${message}`;
 }
 
+/** What is wrong with no result where the type has a schema for one. */
+const missingResult =
+  "it is missing; complete the job with one that fits its schema (in JSON `result`, on the command line --result)";
+
 /** The error of a result that its job cannot end with. */
 export function invalidResult(type: string, problem: string): InvalidResult {
-  return new InvalidResult({ type, message: `The result of ${type} is not valid: ${problem}.` });
+  const sentence = problem.endsWith(".") ? problem : `${problem}.`;
+  return new InvalidResult({ type, message: `The result of ${type} is not valid: ${sentence}` });
 }

@@ -125,6 +125,8 @@ export function* followKey(
     if (use !== null && !(yield* givesWay(create, use.jobId))) {
       if (use.payloadHash !== idempotency.payloadHash)
         return Result.err(conflict(idempotency.key, use.jobId));
+      if (yield* isNoChain(create, use.jobId))
+        return Result.err(chainConflict(idempotency.key, use.jobId));
       return Result.ok({ outcome: "existing", id: use.jobId });
     }
     const next = yield* appendOne(createChange(create, current?.version ?? 0));
@@ -153,11 +155,23 @@ function* givesWay({ idempotency, event }: PreparedCreate, jobId: string): Store
   return (yield* listJobs({ filter, limit: 1 })).entries.length === 0;
 }
 
+/** Whether a chain is to be started, and the job of an earlier use of its key is none. */
+function* isNoChain({ event }: PreparedCreate, jobId: string): StoreStep<boolean> {
+  if (event.chainId === undefined) return false;
+  const loaded = yield* loadOne(jobId);
+  return loaded !== null && loaded.job.chainId === undefined;
+}
+
 function usedBy(record: StoredRecord): { readonly jobId: string; readonly payloadHash: string } {
   return record.body as { readonly jobId: string; readonly payloadHash: string };
 }
 
 function conflict(key: string, existingJobId: string): IdempotencyConflict {
   const message = `The idempotency key "${key}" belongs to job ${existingJobId}, which has a different payload; use a new key for new work.`;
+  return new IdempotencyConflict({ key, existingJobId, message });
+}
+
+function chainConflict(key: string, existingJobId: string): IdempotencyConflict {
+  const message = `The idempotency key "${key}" belongs to job ${existingJobId}, which is no chain; use a new key for a chain, or wait for that job.`;
   return new IdempotencyConflict({ key, existingJobId, message });
 }

@@ -1,10 +1,17 @@
 // Completions without a worker: the keys of the jobs that they create and end, and steps that nobody waits for.
+import { defineJob, defineService } from "millrace";
 import { describe, expect, it } from "vitest";
+import { z } from "zod";
 import { everyStore } from "../support/every-store.js";
 import { openService } from "../support/stores.js";
 import { chainShop } from "./chain-shop.js";
 
 const order = { orderId: "o-1" };
+
+/** A chain of any length. */
+const endless = defineService("endless", {
+  step: defineJob({ payload: z.object({}), continuations: ["step"] }),
+});
 
 describe.for(everyStore)("a completed chain on $name", (store) => {
   it("takes no place of a full key for a job that is completed in the same call", async () => {
@@ -84,6 +91,23 @@ describe.for(everyStore)("a completed chain on $name", (store) => {
     expect(caught).toMatchObject({ value: { state: "pending" } });
     expect((await ask(() => {}, true)).isOk()).toBe(true);
     expect((await chains.get(chain).orThrow()).state).toBe("completed");
+  });
+
+  it("takes a hundred steps and no more", async () => {
+    const { chains } = await openService(store, endless);
+    const chain = await chains.start("step", {}, { delayMs: 60_000 }).orThrow();
+    const goOn = (steps: number) =>
+      chains.complete(chain, async ({ job, complete }) => {
+        let current = job;
+        for (let step = 0; step < steps; step++)
+          current = await complete(current, ({ continueWith }) => continueWith("step", {}));
+      });
+    const refused = await goOn(101);
+    expect(refused).toMatchObject({
+      error: { _tag: "InvalidOption", message: expect.stringMatching(/at most 100 steps/) },
+    });
+    expect((await goOn(100)).isOk()).toBe(true);
+    expect((await chains.get(chain).orThrow()).count).toBe(101);
   });
 
   it("takes no step any more once the completion is over", async () => {

@@ -94,6 +94,20 @@ describe.for(everyStore)("a chain on $name", (store) => {
     expect([again.id, first.existing, again.existing]).toEqual([first.id, false, true]);
   });
 
+  it("is not started where its idempotency key belongs to a job that is no chain", async () => {
+    const { chains, jobs } = await openService(store, chainShop);
+    const job = await jobs.lone.create(order, { idempotencyKey: "k" }).orThrow();
+    const refused = await chains.start("lone", order, { idempotencyKey: "k" });
+    expect(refused.isErr() && refused.error).toMatchObject({
+      _tag: "IdempotencyConflict",
+      existingJobId: job.id,
+      message: `The idempotency key "k" belongs to job ${job.id}, which is no chain; use a new key for a chain, or wait for that job.`,
+    });
+    await chains.start("lone", order, { idempotencyKey: "l" }).orThrow();
+    const again = await jobs.lone.create(order, { idempotencyKey: "l" }).orThrow();
+    expect(again.existing).toBe(true);
+  });
+
   it("is as far as it has come, also where a job of it ends while it is read", async () => {
     const { chains, engine } = await openService(store, chainShop);
     const goOn = (chain: string) =>
@@ -149,6 +163,16 @@ describe.for(everyStore)("a chain on $name", (store) => {
     });
     expect(await chains.list().orThrow()).toMatchObject({ entries: [], count: 0 });
     expect(await chains.delete(chain).orThrow()).toBe(1);
+  });
+
+  it("is refused where the contract does not name its type", async () => {
+    const { chains } = await openService(store, chainShop);
+    const unknown = await chains.start("nope" as "lone", order);
+    expect(unknown.isErr() && unknown.error).toMatchObject({
+      _tag: "InvalidOption",
+      field: "type",
+      message: expect.stringContaining("The contract has no job nope; start a job of any type"),
+    });
   });
 
   it("goes on where a job of it is run again after its last one was deleted", async () => {
@@ -338,6 +362,13 @@ describe.for(everyStore)("a completion without a worker on $name", (store) => {
       await complete(ship, () => ({ parcel: 5 }));
     });
     expect(refused.isErr() && refused.error).toMatchObject({ _tag: "InvalidResult", type: "ship" });
+    const without = await chains.complete(chain, async ({ job, complete }) => {
+      // @ts-expect-error: an approval has a result.
+      if (job.type === "approve") await complete(job, () => {});
+    });
+    expect(without.isErr() && without.error.message).toMatch(
+      /^The result of approve is not valid: it is missing; complete the job with one/,
+    );
     const stranger = await chains.complete(chain, ({ complete }) =>
       complete({ id: "x", type: "refund" }, () => ({ refunded: true })),
     );
