@@ -1,17 +1,10 @@
 // Completions without a worker: the keys of the jobs that they create and end, and steps that nobody waits for.
-import { defineJob, defineService } from "millrace";
 import { describe, expect, it } from "vitest";
-import { z } from "zod";
 import { everyStore } from "../support/every-store.js";
 import { openService } from "../support/stores.js";
-import { chainShop } from "./chain-shop.js";
+import { chainShop, endless } from "./chain-shop.js";
 
 const order = { orderId: "o-1" };
-
-/** A chain of any length. */
-const endless = defineService("endless", {
-  step: defineJob({ payload: z.object({}), continuations: ["step"] }),
-});
 
 describe.for(everyStore)("a completed chain on $name", (store) => {
   it("takes no place of a full key for a job that is completed in the same call", async () => {

@@ -1,34 +1,11 @@
-// Chains: started, waited for, listed, completed without a worker, and removed as one.
-import { ChainRef, connect, defineJob, defineService, type Engine } from "millrace";
+// Chains: started, waited for, listed and completed without a worker.
+import { ChainRef, connect, type Engine } from "millrace";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { z } from "zod";
-import { everyStore, type Store } from "../support/every-store.js";
-import { openService, stores } from "../support/stores.js";
-import { gate } from "../worker/workshop.js";
-import { chainShop } from "./chain-shop.js";
+import { everyStore } from "../support/every-store.js";
+import { openService } from "../support/stores.js";
+import { chainShop, startedShop } from "./chain-shop.js";
 
 const order = { orderId: "o-1" };
-
-/** A chain of any length. */
-const endless = defineService("endless", {
-  step: defineJob({ payload: z.object({}), continuations: ["step"] }),
-});
-
-async function startedShop(store: Store) {
-  const service = await openService(store, chainShop);
-  service.handle({
-    charge: ({ payload, complete }) =>
-      complete(({ continueWith }) => continueWith("ship", payload)),
-    ship: async (job) => {
-      if (job.payload.carrier === "lost") throw new Error("The parcel was lost.");
-      if (job.payload.carrier !== "returned") return { parcel: `p-${job.payload.orderId}` };
-      return job.complete(({ continueWith }) => continueWith("refund", job.payload));
-    },
-    refund: () => ({ refunded: true }),
-  });
-  await service.start();
-  return service;
-}
 
 /** A store in which something happens after the first list of jobs has been read, before anything else is. */
 function changingAfterList(engine: Engine, change: () => Promise<unknown>): Engine {
@@ -139,32 +116,6 @@ describe.for(everyStore)("a chain on $name", (store) => {
     expect(await chains.wait("completed").orThrow()).toEqual({ parcel: "p" });
   });
 
-  it("is not there any more where its last job was deleted, and what is left can be deleted", async () => {
-    const service = await startedShop(store);
-    const { chains } = service;
-    const chain = await chains.start("charge", order).orThrow();
-    await chains.wait(chain).orThrow();
-    const { current } = await chains.get(chain).orThrow();
-    await service.ref(current.id).delete().orThrow();
-    for (const answer of [
-      await chains.get(chain),
-      await chains.wait(chain),
-      await chains.complete(chain, () => {}),
-    ])
-      expect(answer.isErr() && answer.error).toMatchObject({
-        _tag: "JobNotFound",
-        id: chain.id,
-        message: expect.stringContaining(`The last job of chain ${chain.id} was removed`),
-      });
-    const waiting = await service.jobs.lone.create(order, { blockers: [chain] });
-    expect(waiting.isErr() && waiting.error).toMatchObject({
-      _tag: "InvalidBlocker",
-      reason: "missing",
-    });
-    expect(await chains.list().orThrow()).toMatchObject({ entries: [], count: 0 });
-    expect(await chains.delete(chain).orThrow()).toBe(1);
-  });
-
   it("is refused where the contract does not name its type", async () => {
     const { chains } = await openService(store, chainShop);
     const unknown = await chains.start("nope" as "lone", order);
@@ -173,18 +124,6 @@ describe.for(everyStore)("a chain on $name", (store) => {
       field: "type",
       message: expect.stringContaining("The contract has no job nope; start a job of any type"),
     });
-  });
-
-  it("goes on where a job of it is run again after its last one was deleted", async () => {
-    const service = await startedShop(store);
-    const { chains } = service;
-    const chain = await chains.start("charge", order).orThrow();
-    await chains.wait(chain).orThrow();
-    const { current } = await chains.get(chain).orThrow();
-    await service.ref(current.id).delete().orThrow();
-    await service.ref(chain.id).retry({ force: true }).orThrow();
-    expect(await chains.wait(chain).orThrow()).toEqual({ parcel: "p-o-1" });
-    expect((await chains.list().orThrow()).entries).toMatchObject([{ state: "completed" }]);
   });
 
   it("that does not exist is not found by any call", async () => {
@@ -477,117 +416,3 @@ describe.for(everyStore)("a completion without a worker on $name", (store) => {
     expect(runs).toEqual([1, 2]);
   });
 });
-
-describe.for(everyStore)("a delete of a chain on $name", (store) => {
-  it("removes all its jobs", async () => {
-    const { chains, reads } = await startedShop(store);
-    const chain = await chains.start("charge", order).orThrow();
-    await chains.wait(chain).orThrow();
-    expect(await chains.delete(chain).orThrow()).toBe(2);
-    expect((await reads.jobs().orThrow()).count).toBe(0);
-    expect((await chains.get(chain)).isErr()).toBe(true);
-  });
-
-  it("removes one of more jobs than a list has, the first of them first", async () => {
-    const { chains, reads } = await openService(store, endless);
-    const chain = await chains.start("step", {}, { delayMs: 60_000 }).orThrow();
-    for (let length = 1; length < 130; length += 43)
-      await chains
-        .complete(chain, async ({ job, complete }) => {
-          let last: typeof job | null = job;
-          for (let step = 0; step < 43 && last !== null; step++)
-            last = await complete(last, ({ continueWith }) => continueWith("step", {}));
-        })
-        .orThrow();
-    expect((await chains.get(chain).orThrow()).count).toBe(130);
-    expect(await chains.delete(chain).orThrow()).toBe(130);
-    expect((await reads.jobs().orThrow()).count).toBe(0);
-  });
-
-  it("removes nothing where its current job runs", async () => {
-    const service = await openService(store, chainShop);
-    const { chains, jobs } = service;
-    jobs.charge.handle(({ payload, complete }) =>
-      complete(({ continueWith }) => continueWith("ship", payload)),
-    );
-    const leave = gate();
-    const entered = gate();
-    jobs.ship.handle(async () => {
-      entered.open();
-      await leave.opened;
-      return { parcel: "p" };
-    });
-    await service.start();
-    const chain = await chains.start("charge", order).orThrow();
-    await entered.opened;
-    const refused = await chains.delete(chain);
-    expect(refused.isErr() && refused.error).toMatchObject({
-      _tag: "CommandRefused",
-      state: "active",
-    });
-    expect((await chains.get(chain).orThrow()).count).toBe(2);
-    leave.open();
-    expect(await chains.wait(chain).orThrow()).toEqual({ parcel: "p" });
-  });
-
-  it("removes one that waits, and by force one that runs", async () => {
-    const service = await openService(store, chainShop);
-    const { chains } = service;
-    const waiting = await chains.start("lone", order).orThrow();
-    expect(await chains.delete(waiting).orThrow()).toBe(1);
-    const entered = new Promise<void>((resolve) => {
-      service.jobs.approve.handle(async (job) => {
-        resolve();
-        await new Promise((stop) => job.signal.addEventListener("abort", stop));
-        throw job.signal.reason;
-      });
-    });
-    await service.start();
-    const running = await chains.start("approve", { requestId: "r" }).orThrow();
-    await entered;
-    const refused = await chains.delete(running);
-    expect(refused.isErr() && refused.error).toMatchObject({
-      _tag: "CommandRefused",
-      state: "active",
-    });
-    expect(await chains.delete(running, { force: true }).orThrow()).toBe(1);
-  });
-
-  it("never reaches into another service", async () => {
-    const shop = await openService(store, chainShop);
-    const other = await connect(endless, { engine: shop.engine });
-    onTestFinished(() => other.stop());
-    const chain = await shop.chains.start("charge", order).orThrow();
-    for (const answer of [
-      await other.chains.get(chain.id),
-      await other.chains.wait(chain.id),
-      await other.chains.complete(chain.id, () => {}),
-      await other.chains.delete(chain.id, { force: true }),
-    ])
-      expect(answer.isErr() && answer.error).toMatchObject({ _tag: "JobNotFound" });
-    expect(await shop.chains.get(chain).orThrow()).toMatchObject({ state: "pending" });
-  });
-});
-
-// How far a delete goes at once is the client's matter, and to make a chain so long takes time on a server.
-it.for(stores)(
-  "a delete goes on until nothing is left of a long chain on $name",
-  {
-    timeout: 30_000,
-  },
-  async (store) => {
-    const { chains, reads } = await openService(store, endless);
-    const chain = await chains.start("step", {}).orThrow();
-    for (let jobs = 1; jobs < 2_050; )
-      await chains
-        .complete(chain, async ({ job, complete }) => {
-          for (let next = job, steps = 0; steps < 50; steps++, jobs++)
-            next = await complete(next, ({ continueWith }) => continueWith("step", {}));
-        })
-        .orThrow();
-    const { count } = await chains.get(chain).orThrow();
-    expect(count).toBeGreaterThan(2_000);
-    expect(await chains.delete(chain).orThrow()).toBe(count);
-    expect((await reads.jobs().orThrow()).count).toBe(0);
-  },
-);

@@ -71,7 +71,12 @@ describe("a chain that a transaction waits for on postgres", () => {
     await goOn(chain.id, by);
     const last = await end(chain.id);
     const refused = await chains.delete(chain);
-    expect(refused.isErr() && refused.error._tag).toBe("StoreBusy");
+    expect(refused.isErr() && refused.error).toMatchObject({
+      _tag: "StoreBusy",
+      message: expect.stringContaining("is locked by a transaction"),
+    });
+    const first = await service.ref(chain.id).delete();
+    expect(first.isErr() && first.error.message).toContain("is locked by a transaction");
     expect(await chains.get(chain).orThrow()).toMatchObject({
       state: "completed",
       output: "fin",
