@@ -86,6 +86,7 @@ function starter(client: Client, target: CreateTarget) {
   return new JobCreator<unknown, Json, Json, BlockerInputs>(client, {
     ...target,
     startsChain: true,
+    needsChain: true,
   });
 }
 

@@ -1,7 +1,7 @@
 /**
  * The steps of a completion without a worker: decided here, one on top of the other, before any of them is stored.
  */
-import { issuesSentence, validate } from "../contract/schema.js";
+import { issuesSentence, type SchemaIssue, validate } from "../contract/schema.js";
 import { decide } from "../core/decide.js";
 import { evolve } from "../core/evolve.js";
 import type { Job } from "../core/job.js";
@@ -166,10 +166,8 @@ export class Steps {
     if (problem !== null) throw this.#refused(invalidResult(job.type, problem));
     const schema = definition?.result;
     const checked = schema === undefined ? null : yield* waitFor(validate(schema, given));
-    if (checked?.ok === false) {
-      const issues = given === undefined ? missingResult : issuesSentence(checked.issues);
-      throw this.#refused(invalidResult(job.type, issues));
-    }
+    if (checked?.ok === false)
+      throw this.#refused(invalidResult(job.type, resultProblem(given, checked.issues)));
     const value = checked === null ? given : checked.value;
     if (value === undefined) return undefined;
     const text = jsonText(value);
@@ -236,6 +234,11 @@ function problemText({
 /** What is wrong with no result where the type has a schema for one. */
 const missingResult =
   "it is missing; complete the job with one that fits its schema (in JSON `result`, on the command line --result)";
+
+/** What is wrong with a result, or with there being none. */
+export function resultProblem(given: unknown, issues: readonly SchemaIssue[]): string {
+  return given === undefined ? missingResult : issuesSentence(issues);
+}
 
 /** The error of a result that its job cannot end with. */
 export function invalidResult(type: string, problem: string): InvalidResult {

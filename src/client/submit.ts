@@ -125,7 +125,7 @@ export function* followKey(
     if (use !== null && !(yield* givesWay(create, use.jobId))) {
       if (use.payloadHash !== idempotency.payloadHash)
         return Result.err(conflict(idempotency.key, use.jobId));
-      if (yield* isNoChain(create, use.jobId))
+      if (idempotency.needsChain && (yield* isNoChain(use.jobId)))
         return Result.err(chainConflict(idempotency.key, use.jobId));
       return Result.ok({ outcome: "existing", id: use.jobId });
     }
@@ -155,9 +155,8 @@ function* givesWay({ idempotency, event }: PreparedCreate, jobId: string): Store
   return (yield* listJobs({ filter, limit: 1 })).entries.length === 0;
 }
 
-/** Whether a chain is to be started, and the job of an earlier use of its key is none. */
-function* isNoChain({ event }: PreparedCreate, jobId: string): StoreStep<boolean> {
-  if (event.chainId === undefined) return false;
+/** Whether the job of an earlier use of a key is no chain. */
+function* isNoChain(jobId: string): StoreStep<boolean> {
   const loaded = yield* loadOne(jobId);
   return loaded !== null && loaded.job.chainId === undefined;
 }
