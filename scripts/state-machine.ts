@@ -27,7 +27,7 @@ const meanings: { readonly [State in JobState]: string } = {
 /** The states from which a row with two targets leads to the second; from all others it leads to the first. */
 const secondTarget: { readonly [event: string]: readonly (JobState | null)[] } = {
   created: [null],
-  retried: ["unreachable"],
+  retried: ["failed", "cancelled", "expired", "skipped", "unreachable", "dead", "completed"],
 };
 
 type From = Transition["from"];

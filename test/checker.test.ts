@@ -159,6 +159,15 @@ describe("the checker", () => {
     const first = log({ id: "first" }, start, complete(1));
     expect(await rules([...first, ...second])).toEqual([]);
     expect(await rules([...first.slice(0, 2), ...second])).toEqual(["dependency_order"]);
+    const retry: Command = { command: "retry", ...origin, runAt: now };
+    const unblock: Command = { command: "unblock", ...origin };
+    const cameBack = log({ id: "second", blockers }, cancel, retry, unblock, start);
+    expect(await rules([...first, ...cameBack])).toEqual([]);
+    const early = altered(cameBack, 2, { state: "pending" }).filter(
+      ({ name }) => name !== "unblocked",
+    );
+    const dense = altered(early, 3, { version: 4 });
+    expect(await rules([...first, ...dense])).toEqual(["dependency_order"]);
   });
 
   it("finds a chain that lacks its next job", async () => {

@@ -3,6 +3,7 @@
  * and the result of its last one as its output.
  */
 import { Result } from "better-result";
+import { continuesElsewhere } from "../core/chains.js";
 import type { Command } from "../core/command.js";
 import { isEnded, type Job, type JobState } from "../core/job.js";
 import type { Json } from "../core/json.js";
@@ -85,6 +86,7 @@ function starter(client: Client, target: CreateTarget) {
   return new JobCreator<unknown, Json, Json, BlockerInputs>(client, {
     ...target,
     startsChain: true,
+    needsChain: true,
   });
 }
 
@@ -116,8 +118,8 @@ export function* noChain(client: Client, id: string, wish: ChainWish): StoreStep
   const loaded = yield* loadOne(id);
   if (!loaded || !isOf(client, loaded.job)) return chainNotFound(id);
   const { chainId } = loaded.job;
-  // The chain itself, which has come into being or gone meanwhile.
-  if (chainId === id) return chainNotFound(id);
+  // The chain itself, of which the end was removed, or which has come into being or gone meanwhile.
+  if (chainId === id) return continuesElsewhere(loaded.job) ? endRemoved(id) : chainNotFound(id);
   const message =
     chainId === undefined
       ? `Job ${id} is no chain; ${wish} it as a job.`
@@ -125,11 +127,17 @@ export function* noChain(client: Client, id: string, wish: ChainWish): StoreStep
   return new JobNotFound({ id, message });
 }
 
+/** The error of a chain that nobody can tell the end of any more. */
+function endRemoved(id: string): JobNotFound {
+  const message = `The last job of chain ${id} was removed, and its output with it; delete the chain to remove the jobs that are left.`;
+  return new JobNotFound({ id, message });
+}
+
 /** How many continuations are followed beyond the list of jobs to find the job that a chain has come to. */
 const followMax = 1_000;
 
 /**
- * The chain of an id as it is now; `null` when none of its jobs is there. In a transaction the current job is the one that it sees, while the list of jobs is what others
+ * The chain of an id as it is now; `null` when none of its jobs is there, or when its end was removed. In a transaction the current job is the one that it sees, while the list of jobs is what others
  * see, unless the transaction is a synchronous one.
  */
 export function* chainSteps(
@@ -150,23 +158,21 @@ export function* chainSteps(
   const current = openedJob(client.runtime, stored);
   const jobs = [...entries].reverse();
   const snapshot = { id, current, state: current.state, jobs, count };
-  if (current.state !== "completed" || current.continuedBy !== undefined) return snapshot;
+  if (current.state !== "completed") return snapshot;
   return current.result === undefined ? snapshot : { ...snapshot, output: current.result };
 }
 
 /**
  * Loads the current job. The chain may have gone on since its jobs were listed; a transaction may have started it itself,
- * or have come further with it than others see. A continuation that was deleted is not followed.
+ * or have come further with it than others see. It is `null` where what continues the chain was removed.
  */
 function* loadCurrent(id: string): StoreStep<Job | null> {
-  let current: Job | null = null;
   let next = id;
   for (let followed = 0; followed < followMax; followed++) {
     const loaded = yield* loadOne(next);
-    if (loaded === null) return current;
-    current = loaded.job;
-    if (current.continuedBy === undefined) return current;
-    next = current.continuedBy;
+    if (loaded === null) return null;
+    if (loaded.job.continuedBy === undefined) return loaded.job;
+    next = loaded.job.continuedBy;
   }
   return null;
 }
@@ -209,12 +215,12 @@ export function waitChain<Output>(
     const row = currentRow((await jobsOfChain(client, id)).entries);
     // The first job of a chain has its id.
     const current = row?.id ?? (client.onItsWay.has(id) ? id : null);
-    if (current === null) {
-      const none = noChain(client, id, "wait for");
-      return Result.err(await runSteps(client.runtime.engine, undefined, none));
-    }
     const next = ({ continuedBy }: Job) => continuedBy ?? null;
-    return waitForJob<Output>(client, current, options, next);
+    const waited =
+      current === null ? null : await waitForJob<Output>(client, current, options, next);
+    if (waited !== null && !(waited.isErr() && waited.error._tag === "JobNotFound")) return waited;
+    const none = noChain(client, id, "wait for");
+    return Result.err(await runSteps(client.runtime.engine, undefined, none));
   });
 }
 
@@ -225,7 +231,10 @@ export interface DeleteChainOptions {
   readonly force?: boolean;
 }
 
-/** Removes every job of a chain, the current one first, so that nothing continues it meanwhile. Gives how many. */
+/**
+ * Removes every job of a chain, the oldest first and the current one last: whoever is about to wait for the chain holds the oldest, and
+ * a refusal leaves the end of the chain to be waited for. Gives how many.
+ */
 export function deleteChain(
   client: Client,
   id: string,
@@ -236,13 +245,14 @@ export function deleteChain(
   const { reason = "deleted by hand", force = false } = options;
   return attempt<number, CommandFailure>(async () => {
     let deleted = 0;
-    // Each round removes jobs of a chain that nothing continues any more, so that the rounds come to an end.
     for (let left = true; left; ) {
-      const { entries } = await jobsOfChain(client, id);
-      if (entries.length === 0) break;
-      const awaited = force ? null : await awaitedBy(client, id, entries);
+      const newest = await jobsOfChain(client, id);
+      if (newest.entries.length === 0) break;
+      const oldest = await oldestOfChain(client, id, newest);
+      const awaited = force ? null : await awaitedBy(client, id, oldest);
       if (awaited !== null) return Result.err(awaited);
-      const removed = await removeJobs(client, entries, { reason, force });
+      const current = currentRow(newest.entries);
+      const removed = await removeJobs(client, oldest, current, { reason, force });
       if (removed instanceof Error) return Result.err(removed);
       deleted += removed;
       left = removed > 0;
@@ -267,27 +277,40 @@ async function awaitedBy(
   return new CommandRefused({ id, command: "delete", state: rows[0]?.state ?? null, message });
 }
 
-/** Removes jobs of a chain, the current one first. Gives how many, or why one of them cannot be removed. */
+/** The oldest jobs of a chain, newest first, of which the newest are known. */
+async function oldestOfChain(
+  client: Client,
+  id: string,
+  { entries, count }: Page<JobRow>,
+): Promise<readonly JobRow[]> {
+  if (count <= entries.length) return entries;
+  const ask = { ...jobsAsk(client, id), offset: count - entries.length };
+  return (await client.runtime.engine.query("jobs", ask)).entries;
+}
+
+/** Removes jobs of a chain, the current one last. Gives how many, or why one of them cannot be removed. */
 async function removeJobs(
   { runtime }: Client,
   rows: readonly JobRow[],
+  current: JobRow | undefined,
   { reason, force }: Required<DeleteChainOptions>,
 ): Promise<number | CommandRefused | StoreError> {
-  const current = currentRow(rows);
-  if (current === undefined) return 0;
+  if (current?.state === "active" && !force) return refusedToRemove(current.id, current.state);
   const origin = () => ({ eventId: runtime.ids.eventId(), actor: actorOf(runtime) }) as const;
   // A job that waits is removed with its chain; one that runs only by force.
   const remove = (job: Job): Command => {
     const mayRemove = force || job.state !== "active";
     return { command: "delete", reason, force: mayRemove, ...origin() };
   };
-  const others = rows.map((row) => row.id).filter((id) => id !== current.id);
+  const ids = rows.map((row) => row.id);
+  const last = ids.filter((id) => id === current?.id);
+  const [oldest, ...others] = ids.filter((id) => id !== current?.id).reverse();
   let removed = 0;
-  for (const ids of [[current.id], others]) {
-    for (const [index, outcome] of (await commandMany(runtime, ids, remove)).entries()) {
+  for (const together of [oldest === undefined ? [] : [oldest], others, last]) {
+    for (const [index, outcome] of (await commandMany(runtime, together, remove)).entries()) {
       if (outcome.ok) removed++;
       else if ("fault" in outcome || outcome.rejection.reason !== "not_found")
-        return notRemoved(runtime.engine, ids[index] ?? "", outcome);
+        return notRemoved(runtime.engine, together[index] ?? "", outcome);
     }
   }
   return removed;
@@ -301,7 +324,10 @@ function notRemoved(
   if ("fault" in outcome) return outcome.fault;
   const { job, rejection } = outcome;
   if (job === null) return new StoreBusy({ url, message: rejection.message });
-  const { state } = job;
+  return refusedToRemove(id, job.state);
+}
+
+function refusedToRemove(id: string, state: JobState): CommandRefused {
   const message = `Job ${id} of the chain is ${state}; cancel it first, or delete the chain with force.`;
   return new CommandRefused({ id, command: "delete", state, message });
 }

@@ -153,7 +153,7 @@ function contended(id: string, locked: Job | undefined): CommandOutcome {
   const message =
     locked === undefined
       ? `Job ${id} kept changing while the command was decided; give it again.`
-      : `Job ${id} is locked by a transaction, of its handler or of whoever completes it; give the command again later.`;
+      : `Job ${id} is locked by a transaction, of its handler or of whoever completes it or waits for it; give the command again later.`;
   const rejection = { reason: "contended", message, ...(locked && { locked }) } as const;
   return { ok: false, rejection, job: null };
 }

@@ -1,7 +1,7 @@
 /**
  * The steps of a completion without a worker: decided here, one on top of the other, before any of them is stored.
  */
-import { issuesSentence, validate } from "../contract/schema.js";
+import { issuesSentence, type SchemaIssue, validate } from "../contract/schema.js";
 import { decide } from "../core/decide.js";
 import { evolve } from "../core/evolve.js";
 import type { Job } from "../core/job.js";
@@ -18,6 +18,7 @@ import {
   type JobAlreadyCompleted,
   type JobNotFound,
 } from "./errors.js";
+import { Unheard } from "./heard.js";
 import { functionProblem, optionProblem } from "./option-checks.js";
 import type { PreparedCreate, PrepareFailure } from "./prepare.js";
 import { actorOf } from "./runtime.js";
@@ -53,9 +54,11 @@ export class Steps {
   readonly #creates: PreparedCreate[] = [];
   /** The job that the next step completes; `null` once the chain has ended. */
   #current: Job | null;
-  /** Why a step was refused. It ends the completion unless the caller catches it. */
-  failure: CompleteFailure | null = null;
-  #underWay: Promise<Job | null> | null = null;
+  #taken = 0;
+  /** Why steps were refused. Each ends the completion unless the caller catches it. */
+  readonly #refusals = new Set<unknown>();
+  /** The failures of steps that the caller does not wait for, which end the completion, too. */
+  readonly #unheard = new Unheard();
   #isUnderWay = false;
   /** Why a step was refused that came while another was under way. It ends the completion: the caller waits for neither. */
   #overlap: CompleteFailure | null = null;
@@ -76,43 +79,43 @@ export class Steps {
   }
 
   readonly complete: CompleteJob = (job, callback) => {
-    const step = this.#begin(job.id, callback);
-    // Where the caller does not wait for it, whoever takes the steps does.
-    step.catch(() => {});
-    return step;
+    if (this.#isOver) return tooLate(job.id);
+    return this.#unheard.watch(this.#begin(job.id, callback));
   };
+
+  /** Whether this is why a step was refused. */
+  isRefusal(thrown: unknown): thrown is CompleteFailure {
+    return this.#refusals.has(thrown);
+  }
 
   readonly completeSync: CompleteJobSync = (job, callback) => {
     if (this.#isUnderWay) throw this.#refused(stepUnderWay(job.id));
     return runWaits(this.#take(job.id, callback, true));
   };
 
-  /** Waits for steps that the caller has not waited for: they count all the same. */
+  /** Waits for steps that the caller has not waited for: they count all the same, and so do their failures. */
   async finish(): Promise<void> {
-    while (this.#underWay !== null) await this.#underWay;
+    await this.#unheard.settle();
     this.#isOver = true;
-    if (this.#overlap !== null) throw this.#refused(this.#overlap);
+    if (this.#overlap !== null) throw this.#overlap;
+    this.#unheard.finish();
   }
 
   #begin(id: string, callback: Parameters<CompleteJob>[1]): Promise<Job | null> {
-    if (this.#isOver) return Promise.reject(completionOver(id));
     if (this.#isUnderWay) {
       this.#overlap = this.#refused(stepUnderWay(id));
       return Promise.reject(this.#overlap);
     }
-    const taken = this.#take(id, callback, false);
-    this.#underWay = runSteps(this.#client.runtime.engine, undefined, taken).finally(() => {
-      this.#underWay = null;
-    });
-    return this.#underWay;
+    return runSteps(this.#client.runtime.engine, undefined, this.#take(id, callback, false));
   }
 
   *#take(id: string, callback: Parameters<CompleteJob>[1], isSync: boolean): StoreStep<Job | null> {
     this.#isUnderWay = true;
     try {
       const job = this.#current;
-      if (job === null || job.id !== id || this.#changes.length >= stepsMax)
-        throw this.#refused(notCurrent(id, job));
+      if (job === null || job.id !== id) throw this.#refused(notCurrent(id, job));
+      if (this.#taken >= stepsMax) throw this.#refused(tooManySteps(id));
+      this.#taken++;
       const problem = optionProblem("callback", callback, functionProblem);
       if (problem !== null) throw this.#refused(problem);
       const given = yield* waitFor(callback({ continueWith }));
@@ -164,7 +167,7 @@ export class Steps {
     const schema = definition?.result;
     const checked = schema === undefined ? null : yield* waitFor(validate(schema, given));
     if (checked?.ok === false)
-      throw this.#refused(invalidResult(job.type, issuesSentence(checked.issues)));
+      throw this.#refused(invalidResult(job.type, resultProblem(given, checked.issues)));
     const value = checked === null ? given : checked.value;
     if (value === undefined) return undefined;
     const text = jsonText(value);
@@ -180,7 +183,7 @@ export class Steps {
   }
 
   #refused(failure: CompleteFailure): CompleteFailure {
-    this.failure = failure;
+    this.#refusals.add(failure);
     return failure;
   }
 }
@@ -188,6 +191,13 @@ export class Steps {
 function stepUnderWay(id: string): InvalidOption {
   const message = `Job ${id} cannot be completed while another step is under way: await each complete before the next one.`;
   return new InvalidOption({ field: "job", message });
+}
+
+/** The answer to a step that comes when the completion is over, of which it can be no part. */
+function tooLate(id: string): Promise<never> {
+  const answer = Promise.reject(completionOver(id));
+  answer.catch(() => {});
+  return answer;
 }
 
 function completionOver(id: string): InvalidOption {
@@ -199,11 +209,16 @@ function notCurrent(id: string, current: Job | null): InvalidOption {
   const remedy =
     current === null
       ? "the chain has ended with the step before"
-      : `complete job ${current.id}, which the last complete gave, in at most ${stepsMax} steps`;
+      : `complete job ${current.id}, which the last complete gave`;
   return new InvalidOption({
     field: "job",
     message: `Job ${id} is not the current one: ${remedy}.`,
   });
+}
+
+function tooManySteps(id: string): InvalidOption {
+  const message = `Job ${id} cannot be completed any more: one completion takes at most ${stepsMax} steps; go on with another.`;
+  return new InvalidOption({ field: "job", message });
 }
 
 function problemText({
@@ -216,7 +231,17 @@ function problemText({
   return `${path || "it"} ${message}`;
 }
 
+/** What is wrong with no result where the type has a schema for one. */
+const missingResult =
+  "it is missing; complete the job with one that fits its schema (in JSON `result`, on the command line --result)";
+
+/** What is wrong with a result, or with there being none. */
+export function resultProblem(given: unknown, issues: readonly SchemaIssue[]): string {
+  return given === undefined ? missingResult : issuesSentence(issues);
+}
+
 /** The error of a result that its job cannot end with. */
 export function invalidResult(type: string, problem: string): InvalidResult {
-  return new InvalidResult({ type, message: `The result of ${type} is not valid: ${problem}.` });
+  const sentence = problem.endsWith(".") ? problem : `${problem}.`;
+  return new InvalidResult({ type, message: `The result of ${type} is not valid: ${sentence}` });
 }

@@ -215,7 +215,7 @@ export function* takeSteps(client: Client, ask: StepsAsk): StoreStep<CompleteFai
     try {
       yield* waitFor(ask.begin(steps, job));
     } catch (thrown) {
-      if (steps.failure !== null && thrown === steps.failure) return steps.failure;
+      if (steps.isRefusal(thrown)) return thrown;
       throw thrown;
     }
     const wrong = (yield* wrongBlockers(steps.creates)).find((refused) => refused !== null);

@@ -10,6 +10,7 @@ import type { BlockerInputs } from "./blockers.js";
 import type { Client } from "./client.js";
 import { type CreateOptions, continuationChecks, createProblem } from "./create-options.js";
 import { InvalidOption } from "./errors.js";
+import { isObject } from "./option-checks.js";
 import {
   invalidPayload,
   type PreparedCreate,
@@ -17,7 +18,10 @@ import {
   prepareCreate,
 } from "./prepare.js";
 
-/** What a continuation may say of the next job. Its id follows from the job that it continues. */
+/**
+ * What a continuation may say of the next job. Its id follows from the job that it continues, and it is stored in the transaction of
+ * the completion, if there is one.
+ */
 export type ContinuationOptions<Blockers extends BlockerInputs = BlockerInputs> = Omit<
   CreateOptions<Blockers>,
   "id" | "idempotencyKey" | "signature" | "tx"
@@ -57,7 +61,8 @@ export function prepareContinuation(
   const declared = client.boundJob(job.type, job.typeVersion)?.definition.settings.continuations;
   const next = client.currentJob(type);
   if (next === undefined || !declared?.includes(type)) return undeclared(job.type, type, declared);
-  const problem = createProblem(options, "a continuation", continuationChecks);
+  const problem =
+    ownTransactionProblem(options) ?? createProblem(options, "a continuation", continuationChecks);
   if (problem !== null) return problem;
   const { service, queue, definition } = next;
   const { payload: schema, settings } = definition;
@@ -79,6 +84,14 @@ export function prepareContinuation(
     );
   }
   return checked.ok ? prepare(checked.value) : invalidPayload(type, checked.issues);
+}
+
+/** A continuation has no transaction of its own: it is stored together with the completion, or not at all. */
+function ownTransactionProblem(options: unknown): InvalidOption | null {
+  if (!isObject(options) || options.tx === undefined) return null;
+  const message =
+    "tx: A continuation is stored together with the completion of its job; give tx to that: to chains.complete, or to complete of a ref.";
+  return new InvalidOption({ field: "tx", message });
 }
 
 /** The span in which the job is completed if it belongs to the job's trace, and otherwise the one that the job comes from. */

@@ -39,7 +39,7 @@ export class JobNotEnqueued extends TaggedError("JobNotEnqueued")<{
   readonly existingJobId?: string;
 }> {}
 
-/** The idempotency key was used before with a different payload. */
+/** The idempotency key was used before with a different payload, or for a job where a chain is to be started. */
 export class IdempotencyConflict extends TaggedError("IdempotencyConflict")<{
   readonly message: string;
   readonly key: string;

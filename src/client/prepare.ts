@@ -37,6 +37,8 @@ export interface CreateTarget {
   readonly settings: JobSettings;
   /** Whether its jobs are the first of a chain even if their type names no continuations. */
   readonly startsChain?: boolean;
+  /** Whether only a chain will do: a job that is none cannot stand for a new one. */
+  readonly needsChain?: boolean;
 }
 
 /** The idempotency key of a create, ready to be compared. */
@@ -46,6 +48,8 @@ export interface PreparedIdempotency {
   readonly scope: "any" | "unfinished";
   readonly expiresAt: number;
   readonly payloadHash: string;
+  /** Whether a job that is no chain cannot be the answer. */
+  readonly needsChain: boolean;
 }
 
 /** A create that only has to be appended. */
@@ -264,6 +268,7 @@ function preparedIdempotency(
     scope: given.scope ?? "any",
     expiresAt: timeMs(now + (given.windowMs ?? idempotencyWindowMs)),
     payloadHash: payloadHash(runtime, payload),
+    needsChain: target.needsChain ?? false,
   };
 }
 

@@ -130,6 +130,8 @@ export function* followKey(
     if (use !== null && !(yield* givesWay(create, use.jobId, isInside))) {
       if (use.payloadHash !== idempotency.payloadHash)
         return Result.err(conflict(idempotency.key, use.jobId));
+      if (idempotency.needsChain && (yield* isNoChain(use.jobId)))
+        return Result.err(chainConflict(idempotency.key, use.jobId));
       return Result.ok({ outcome: "existing", id: use.jobId });
     }
     const next = yield* appendOne(createChange(create, current?.version ?? 0));
@@ -188,11 +190,22 @@ function* newestOf(filter: JobFilter): StoreStep<string | null> {
   return entries[0]?.id ?? null;
 }
 
+/** Whether the job of an earlier use of a key is no chain. */
+function* isNoChain(jobId: string): StoreStep<boolean> {
+  const loaded = yield* loadOne(jobId);
+  return loaded !== null && loaded.job.chainId === undefined;
+}
+
 function usedBy(record: StoredRecord): { readonly jobId: string; readonly payloadHash: string } {
   return record.body as { readonly jobId: string; readonly payloadHash: string };
 }
 
 function conflict(key: string, existingJobId: string): IdempotencyConflict {
   const message = `The idempotency key "${key}" belongs to job ${existingJobId}, which has a different payload; use a new key for new work.`;
+  return new IdempotencyConflict({ key, existingJobId, message });
+}
+
+function chainConflict(key: string, existingJobId: string): IdempotencyConflict {
+  const message = `The idempotency key "${key}" belongs to job ${existingJobId}, which is no chain; use a new key for a chain, or wait for that job.`;
   return new IdempotencyConflict({ key, existingJobId, message });
 }

@@ -60,6 +60,8 @@ interface Ledger {
   tries: number;
   /** The event that ended this run. */
   ending: string | null;
+  /** Its blockers have let it go, in this run or in one before. */
+  letGo: boolean;
   /** How it was created where its full key was not asked, which only a job may be that ends with its next event. */
   unasked: { readonly event: JobEvent; readonly sentence: string } | null;
 }
@@ -110,6 +112,7 @@ export class LogChecker {
       token: 0,
       tries: 0,
       ending: null,
+      letGo: false,
       unasked: null,
     };
     this.#ledgers.set(event.jobId, ledger);
@@ -126,9 +129,14 @@ export class LogChecker {
     this.#checkEnvelope(before, job, event);
     if (event.name === "created") this.#checkCreate(ledger, event);
     if (event.name === "unblocked" && before) this.#checkUnblocked(before, event);
+    if (event.name === "unblocked") ledger.letGo = true;
     ledger.job = job;
     this.#count(before, job);
-    if (event.name === "started" && before && job) this.#checkStart(before, job, event);
+    if (event.name === "started" && before && job) {
+      this.#checkStart(before, job, event);
+      if (before.blockers.length > 0 && !ledger.letGo)
+        this.#report("dependency_order", event, "started without having been let go");
+    }
     if (event.name === "created" && event.chainId !== undefined)
       this.#chains.set(event.chainId, [...(this.#chains.get(event.chainId) ?? []), event.jobId]);
     if (job === null) this.#ledgers.delete(event.jobId);

@@ -60,6 +60,14 @@ export function endsAtOnce(
   return follow.some(({ jobId, state }) => jobId === id && isEnded(state));
 }
 
+/**
+ * Whether the job that a chain has come to continues in one that is not there: the end of the chain was removed, and nobody can tell
+ * any more how it ended.
+ */
+export function continuesElsewhere(current: Pick<Job, "state" | "continuedBy">): boolean {
+  return current.state === "completed" && current.continuedBy !== undefined;
+}
+
 /** What the blockers of a job mean for it now. */
 export type BlockerVerdict =
   | { readonly verdict: "wait" }

@@ -310,10 +310,18 @@ function retryByHand(job: Job, command: CommandOf<"retry">, now: number): Decisi
   }
   const runAt = whole(command.runAt);
   const data = command.force ? { runAt, forced: true as const } : { runAt };
-  const state = job.state === "unreachable" && job.blockers.length > 0 ? "blocked" : "pending";
+  const state = hasBeenLetGo(job) ? "pending" : "blocked";
   return accept(
     envelope(job, command, now, "retried", data, { state, run: job.run + 1, tries: 0 }),
   );
+}
+
+/**
+ * Whether a job need not wait for its blockers any more: it has none, or it has started once, under the first of its tokens. One
+ * that ended between being let go and its start waits again, and is let go at once where its blockers are as they were.
+ */
+function hasBeenLetGo({ blockers, token }: Job): boolean {
+  return blockers.length === 0 || token > 0;
 }
 
 /** Written out member by member, because every create comes through here and a spread costs more than all else. */

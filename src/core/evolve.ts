@@ -262,7 +262,8 @@ const effects: { [Name in Exclude<EventName, "created" | "deleted">]: Effect<Nam
   dead: (_, event) => ended(event, { state: "dead", error: event.error }),
   retried: (job, event) => ({
     ...attemptOver,
-    state: job.state === "unreachable" && job.blockers.length > 0 ? "blocked" : "pending",
+    // The event says where it leads, so that logs which were decided by other rules fold as they did.
+    state: event.state === "blocked" ? "blocked" : "pending",
     run: job.run + 1,
     tries: 0,
     runAt: event.runAt,

@@ -197,7 +197,8 @@ export const transitions: { readonly [Name in EventName]: Transition } = {
     to: ["pending", "blocked"],
     kind: "change",
     token: "none",
-    meaning: "a new run, by hand; a completed job only when forced",
+    meaning:
+      "a new run, by hand; with blockers and never started, blocked again; a completed job only when forced",
   },
   dismissed: {
     from: ["dead"],

@@ -145,7 +145,9 @@ export class Chains<Entries extends JobEntries = JobEntries> {
     payload: unknown,
     options?: CreateOptions<BlockerInputs>,
   ): AsyncResult<ChainRef<Type>, CreateFailure> {
-    return startChain(this.#client, this.#target(type), payload, options);
+    const target = this.#target(type);
+    if (target instanceof InvalidOption) return refusal(target);
+    return startChain(this.#client, target, payload, options);
   }
 
   /** As `start`, inside a synchronous transaction of better-sqlite3; the outcome is there when it returns. */
@@ -155,7 +157,9 @@ export class Chains<Entries extends JobEntries = JobEntries> {
     options: SyncCreateOptions<BlockerInputsOf<CurrentOf<Entries[Type]>, Entries>> &
       Demanded<BlockerInputsOf<CurrentOf<Entries[Type]>, Entries>>,
   ): Result<ChainRef<Type>, CreateFailure> {
-    return startChainSync(this.#client, this.#target(type), payload, options);
+    const target = this.#target(type);
+    if (target instanceof InvalidOption) return Result.err(target);
+    return startChainSync(this.#client, target, payload, options);
   }
 
   /** A ref to a chain whose id was kept elsewhere. It reads nothing. Throws `InvalidOption` for what is no id. */
@@ -253,7 +257,10 @@ export class Chains<Entries extends JobEntries = JobEntries> {
 
   #target<Type extends string>(type: Type) {
     const bound = this.#client.currentJob(type);
-    if (bound === undefined) throw new RangeError(`The contract has no job ${type}.`);
+    if (bound === undefined) {
+      const message = `type: The contract has no job ${String(type)}; start a job of any type by untyped.create with { chain: true }.`;
+      return new InvalidOption({ field: "type", message });
+    }
     const { service, queue, definition } = bound;
     const { payload: schema, settings } = definition;
     return { service, type, queue, schema, settings };

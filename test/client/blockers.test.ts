@@ -370,6 +370,23 @@ describe.for(everyStore)("on $name", (store) => {
     expect((await one.get().orThrow()).state).toBe("pending");
   });
 
+  it("a job that is retried before it started waits for its blockers again", async () => {
+    const { jobs } = await started();
+    const one = await jobs.one.create({ number: 1 }, { delayMs: 60_000 }).orThrow();
+    const make = () => jobs.sum.create({}, { blockers: [one] }).orThrow();
+    const [cancelled, completed] = [await make(), await make()];
+    await cancelled.cancel().orThrow();
+    await completed.complete(7).orThrow();
+    expect((await cancelled.retry().orThrow()).state).toBe("blocked");
+    expect((await completed.retry({ force: true }).orThrow()).state).toBe("blocked");
+    await one.complete(1).orThrow();
+    for (const job of [cancelled, completed]) {
+      expect(await job.wait().orThrow()).toBe(1);
+      const names = (await job.events().orThrow()).map(({ name }) => name);
+      expect(names.slice(2)).toEqual(["retried", "unblocked", "started", "completed"]);
+    }
+  });
+
   it("a diamond runs in its order, each job once", async () => {
     const { jobs } = await started();
     const top = await jobs.one.create({ number: 1 }).orThrow();

@@ -1,6 +1,7 @@
 // The contract that the tests of chains use: an order that is charged, shipped or refunded, and an approval.
 import { defineJob, defineService } from "millrace";
 import { z } from "zod";
+import { openService, type Store } from "../support/stores.js";
 
 const account = z.object({ account: z.string() });
 const order = z.object({ orderId: z.string() });
@@ -28,3 +29,25 @@ export const chainShop = defineService("shop", {
   }),
   lone: defineJob({ payload: order, result: z.number() }),
 });
+
+/** A chain of any length. */
+export const endless = defineService("endless", {
+  step: defineJob({ payload: z.object({}), continuations: ["step"] }),
+});
+
+/** A shop whose workers are started: an order is charged and shipped, and what was returned is refunded. */
+export async function startedShop(store: Store) {
+  const service = await openService(store, chainShop);
+  service.handle({
+    charge: ({ payload, complete }) =>
+      complete(({ continueWith }) => continueWith("ship", payload)),
+    ship: async (job) => {
+      if (job.payload.carrier === "lost") throw new Error("The parcel was lost.");
+      if (job.payload.carrier !== "returned") return { parcel: `p-${job.payload.orderId}` };
+      return job.complete(({ continueWith }) => continueWith("refund", job.payload));
+    },
+    refund: () => ({ refunded: true }),
+  });
+  await service.start();
+  return service;
+}

@@ -1,33 +1,11 @@
-// Chains: started, waited for, listed, completed without a worker, and removed as one.
-import { ChainRef, connect, defineJob, defineService, type Engine } from "millrace";
+// Chains: started, waited for, listed and completed without a worker.
+import { ChainRef, connect, type Engine } from "millrace";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { z } from "zod";
-import { everyStore, type Store } from "../support/every-store.js";
-import { openService, stores } from "../support/stores.js";
-import { chainShop } from "./chain-shop.js";
+import { everyStore } from "../support/every-store.js";
+import { openService } from "../support/stores.js";
+import { chainShop, startedShop } from "./chain-shop.js";
 
 const order = { orderId: "o-1" };
-
-/** A chain of any length. */
-const endless = defineService("endless", {
-  step: defineJob({ payload: z.object({}), continuations: ["step"] }),
-});
-
-async function startedShop(store: Store) {
-  const service = await openService(store, chainShop);
-  service.handle({
-    charge: ({ payload, complete }) =>
-      complete(({ continueWith }) => continueWith("ship", payload)),
-    ship: async (job) => {
-      if (job.payload.carrier === "lost") throw new Error("The parcel was lost.");
-      if (job.payload.carrier !== "returned") return { parcel: `p-${job.payload.orderId}` };
-      return job.complete(({ continueWith }) => continueWith("refund", job.payload));
-    },
-    refund: () => ({ refunded: true }),
-  });
-  await service.start();
-  return service;
-}
 
 /** A store in which something happens after the first list of jobs has been read, before anything else is. */
 function changingAfterList(engine: Engine, change: () => Promise<unknown>): Engine {
@@ -93,6 +71,20 @@ describe.for(everyStore)("a chain on $name", (store) => {
     expect([again.id, first.existing, again.existing]).toEqual([first.id, false, true]);
   });
 
+  it("is not started where its idempotency key belongs to a job that is no chain", async () => {
+    const { chains, jobs } = await openService(store, chainShop);
+    const job = await jobs.lone.create(order, { idempotencyKey: "k" }).orThrow();
+    const refused = await chains.start("lone", order, { idempotencyKey: "k" });
+    expect(refused.isErr() && refused.error).toMatchObject({
+      _tag: "IdempotencyConflict",
+      existingJobId: job.id,
+      message: `The idempotency key "k" belongs to job ${job.id}, which is no chain; use a new key for a chain, or wait for that job.`,
+    });
+    await chains.start("lone", order, { idempotencyKey: "l" }).orThrow();
+    const again = await jobs.lone.create(order, { idempotencyKey: "l" }).orThrow();
+    expect(again.existing).toBe(true);
+  });
+
   it("is as far as it has come, also where a job of it ends while it is read", async () => {
     const { chains, engine } = await openService(store, chainShop);
     const goOn = (chain: string) =>
@@ -124,21 +116,14 @@ describe.for(everyStore)("a chain on $name", (store) => {
     expect(await chains.wait("completed").orThrow()).toEqual({ parcel: "p" });
   });
 
-  it("is what is left of it where its newest job was deleted", async () => {
-    const { chains, ref } = await openService(store, chainShop).then((service) => ({
-      chains: service.chains,
-      ref: (id: string) => service.ref(id),
-    }));
-    const chain = await chains.start("charge", order).orThrow();
-    const { current } = await chains
-      .complete(chain, async ({ job, complete }) => {
-        if (job.type === "charge")
-          await complete(job, ({ continueWith }) => continueWith("ship", order));
-      })
-      .orThrow();
-    await ref(current.id).delete({ force: true }).orThrow();
-    const left = await chains.get(chain).orThrow();
-    expect(left).toMatchObject({ state: "completed", current: { id: chain.id }, count: 1 });
+  it("is refused where the contract does not name its type", async () => {
+    const { chains } = await openService(store, chainShop);
+    const unknown = await chains.start("nope" as "lone", order);
+    expect(unknown.isErr() && unknown.error).toMatchObject({
+      _tag: "InvalidOption",
+      field: "type",
+      message: expect.stringContaining("The contract has no job nope; start a job of any type"),
+    });
   });
 
   it("that does not exist is not found by any call", async () => {
@@ -316,6 +301,13 @@ describe.for(everyStore)("a completion without a worker on $name", (store) => {
       await complete(ship, () => ({ parcel: 5 }));
     });
     expect(refused.isErr() && refused.error).toMatchObject({ _tag: "InvalidResult", type: "ship" });
+    const without = await chains.complete(chain, async ({ job, complete }) => {
+      // @ts-expect-error: an approval has a result.
+      if (job.type === "approve") await complete(job, () => {});
+    });
+    expect(without.isErr() && without.error.message).toMatch(
+      /^The result of approve is not valid: it is missing; complete the job with one/,
+    );
     const stranger = await chains.complete(chain, ({ complete }) =>
       complete({ id: "x", type: "refund" }, () => ({ refunded: true })),
     );
@@ -329,6 +321,17 @@ describe.for(everyStore)("a completion without a worker on $name", (store) => {
       await complete(job, ({ continueWith }) => continueWith("refund", order));
     });
     expect(undeclared.isErr() && undeclared.error).toMatchObject({ field: "type" });
+    const own = await chains.complete(chain, async ({ job, complete }) => {
+      if (job.type !== "approve") return;
+      const tx = {} as never;
+      // @ts-expect-error: a continuation is stored with the completion, in the transaction of that.
+      await complete(job, ({ continueWith }) => continueWith("ship", order, { tx }));
+    });
+    expect(own.isErr() && own.error).toMatchObject({
+      _tag: "InvalidOption",
+      field: "tx",
+      message: expect.stringContaining("give tx to that: to chains.complete"),
+    });
     for (const wrong of [
       await chains.complete(chain, undefined as never),
       await chains.complete(chain, ({ job, complete }) => complete(job as never, null as never)),
@@ -413,75 +416,3 @@ describe.for(everyStore)("a completion without a worker on $name", (store) => {
     expect(runs).toEqual([1, 2]);
   });
 });
-
-describe.for(everyStore)("a delete of a chain on $name", (store) => {
-  it("removes all its jobs", async () => {
-    const { chains, reads } = await startedShop(store);
-    const chain = await chains.start("charge", order).orThrow();
-    await chains.wait(chain).orThrow();
-    expect(await chains.delete(chain).orThrow()).toBe(2);
-    expect((await reads.jobs().orThrow()).count).toBe(0);
-    expect((await chains.get(chain)).isErr()).toBe(true);
-  });
-
-  it("removes one that waits, and by force one that runs", async () => {
-    const service = await openService(store, chainShop);
-    const { chains } = service;
-    const waiting = await chains.start("lone", order).orThrow();
-    expect(await chains.delete(waiting).orThrow()).toBe(1);
-    const entered = new Promise<void>((resolve) => {
-      service.jobs.approve.handle(async (job) => {
-        resolve();
-        await new Promise((stop) => job.signal.addEventListener("abort", stop));
-        throw job.signal.reason;
-      });
-    });
-    await service.start();
-    const running = await chains.start("approve", { requestId: "r" }).orThrow();
-    await entered;
-    const refused = await chains.delete(running);
-    expect(refused.isErr() && refused.error).toMatchObject({
-      _tag: "CommandRefused",
-      state: "active",
-    });
-    expect(await chains.delete(running, { force: true }).orThrow()).toBe(1);
-  });
-
-  it("never reaches into another service", async () => {
-    const shop = await openService(store, chainShop);
-    const other = await connect(endless, { engine: shop.engine });
-    onTestFinished(() => other.stop());
-    const chain = await shop.chains.start("charge", order).orThrow();
-    for (const answer of [
-      await other.chains.get(chain.id),
-      await other.chains.wait(chain.id),
-      await other.chains.complete(chain.id, () => {}),
-      await other.chains.delete(chain.id, { force: true }),
-    ])
-      expect(answer.isErr() && answer.error).toMatchObject({ _tag: "JobNotFound" });
-    expect(await shop.chains.get(chain).orThrow()).toMatchObject({ state: "pending" });
-  });
-});
-
-// How far a delete goes at once is the client's matter, and to make a chain so long takes time on a server.
-it.for(stores)(
-  "a delete goes on until nothing is left of a long chain on $name",
-  {
-    timeout: 30_000,
-  },
-  async (store) => {
-    const { chains, reads } = await openService(store, endless);
-    const chain = await chains.start("step", {}).orThrow();
-    for (let jobs = 1; jobs < 2_050; )
-      await chains
-        .complete(chain, async ({ job, complete }) => {
-          for (let next = job, steps = 0; steps < 50; steps++, jobs++)
-            next = await complete(next, ({ continueWith }) => continueWith("step", {}));
-        })
-        .orThrow();
-    const { count } = await chains.get(chain).orThrow();
-    expect(count).toBeGreaterThan(2_000);
-    expect(await chains.delete(chain).orThrow()).toBe(count);
-    expect((await reads.jobs().orThrow()).count).toBe(0);
-  },
-);

@@ -3,6 +3,7 @@
 import { type ChainRef, connect, defineJob, defineService, type Service } from "millrace";
 import { describe, expect, expectTypeOf, it, onTestFinished } from "vitest";
 import { z } from "zod";
+import { invalidResult } from "#millrace/client/completion-steps.js";
 import { everyStore } from "../support/every-store.js";
 import { openService } from "../support/stores.js";
 
@@ -17,6 +18,13 @@ const office = defineService("office", {
 });
 
 const payload = { requestId: "r-1" };
+
+it("is refused in one sentence, however the schema ends its own", () => {
+  for (const problem of ["Expected a word", "Expected a word."])
+    expect(invalidResult("ship", problem).message).toBe(
+      "The result of ship is not valid: Expected a word.",
+    );
+});
 
 describe.for(everyStore)("a job that is completed by its ref on $name", (store) => {
   it("has the result, and was completed by nobody", async () => {

@@ -2,6 +2,7 @@
 import { describe, expect, it } from "vitest";
 import type { Command } from "#millrace/core/command.js";
 import { claimVerdict, decide } from "#millrace/core/decide.js";
+import type { JobEvent } from "#millrace/core/event.js";
 import { evolve } from "#millrace/core/evolve.js";
 import type { Job, JobKeyPolicy, StalePolicy } from "#millrace/core/job.js";
 import { createCommand, eventOf, jobAfter } from "./lives.js";
@@ -232,6 +233,30 @@ describe("retry by hand", () => {
     const bad: Command = { command: "blockerEndedBadly", ...origin, blockerId: "other" };
     const job = jobAfter(now, createCommand({ blockers }), bad);
     expect(evolve(job, eventOf(decide(job, retry, now))).job?.state).toBe("blocked");
+  });
+
+  it("blocks a job again that has never started, however it ended, and no other", () => {
+    const blockers = [{ jobId: "other", onBadEnd: "unreachable" }] as const;
+    const unblock: Command = { command: "unblock", ...origin };
+    const cancel: Command = { command: "cancel", ...origin, force: true };
+    const expire: Command = { command: "expire", ...origin };
+    const again = (...commands: readonly Command[]) => {
+      const job = jobAfter(now, createCommand({ blockers, deadline: now }), ...commands);
+      return evolve(job, eventOf(decide(job, force, now))).job?.state;
+    };
+    for (const ending of [cancel, expire, complete]) expect(again(ending)).toBe("blocked");
+    expect(again(cancel, retry, cancel)).toBe("blocked");
+    expect(again(unblock, cancel)).toBe("blocked");
+    const undated = createCommand({ blockers });
+    const started = jobAfter(now, undated, unblock, start, cancel);
+    expect(eventOf(decide(started, retry, now)).state).toBe("pending");
+  });
+
+  it("leads where its event says, also where that was decided by other rules", () => {
+    const blockers = [{ jobId: "other", onBadEnd: "unreachable" }] as const;
+    const job = jobAfter(now, createCommand({ blockers }), { command: "cancel", ...origin });
+    const event = { ...eventOf(decide(job, retry, now)), state: "pending" } as JobEvent;
+    expect(evolve(job, event).job?.state).toBe("pending");
   });
 });
 

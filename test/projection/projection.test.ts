@@ -373,6 +373,30 @@ describe.for(stores)("a projection in $name", ({ freshUrl }) => {
     expect(await never).toBe(false);
   });
 
+  it("waits a minute for what continues a chain, before the end of that counts as removed", async () => {
+    const log = new Log();
+    log.create("first", { chainId: "first" });
+    const chain = { jobId: "first", onBadEnd: "unreachable", chain: true } as const;
+    log.create("waits", { blockers: [chain] });
+    log.start("first");
+    const continuation = { jobId: "second", type: "mail" };
+    const outcome = { token: 1, completedBy: "worker-1", continuation } as const;
+    log.do("first", { command: "complete", actor: "worker:worker-1", ...outcome });
+    const projection = await open(await freshUrl(), log);
+    await projection.apply(0, log.entries);
+    const told = async () => {
+      const [[row] = []] = await projection.query("blockers", { ids: ["waits"] });
+      const due = await projection.due({ kind: "blocked", service: "shop" }, 10);
+      return [row?.state, due.length];
+    };
+    expect(await told()).toEqual(["pending", 0]);
+    log.clock.advance(60_000);
+    expect(await told()).toEqual(["cancelled", 1]);
+    log.create("second", { chainId: "first" });
+    await projection.apply(4, log.entries.slice(4));
+    expect(await told()).toEqual(["pending", 0]);
+  });
+
   it("goes on over text that a database cannot hold", async () => {
     const log = new Log();
     log.create("a", { key: key("before\0after"), tags: ["x\0y"] });

@@ -97,6 +97,50 @@ export const blockerCases = concern("blockers", [
     },
   },
   {
+    name: "a job that is retried before it has ever started waits for its blockers again",
+    async run(env) {
+      const key = env.key("k", { maxQueued: 3 });
+      await env.create({ id: "a", type: "other" });
+      const deadline = env.now + 10;
+      await env.create({ id: "cancelled", blockers: after("a") });
+      await env.create({ id: "expired", blockers: after("a"), deadline });
+      await env.create({ id: "completed", blockers: after("a") });
+      await env.create({ id: "keyed", blockers: after("a"), key });
+      env.clock.advance(10);
+      await env.command("cancelled", { command: "cancel" });
+      await env.command("expired", { command: "expire" });
+      await env.command("completed", { command: "complete", completedBy: null });
+      await env.command("keyed", { command: "cancel" });
+      const all = ["cancelled", "expired", "completed", "keyed"];
+      for (const id of all) {
+        const retried = await env.command(id, { command: "retry", runAt: env.now, force: true });
+        assert.deepEqual([retried?.state, retried?.run], ["blocked", 2]);
+        assert.deepEqual(await env.load(id), retried);
+        assert.equal((await env.row(id)).state, "blocked");
+      }
+      await env.nothingClaimable();
+      assert.deepEqual(await resolvable(env), []);
+      await env.complete(await env.claimOne({ type: "other" }));
+      assert.deepEqual([...(await resolvable(env))].sort(), [...all].sort());
+      for (const id of all) await env.command(id, { command: "unblock" });
+      assert.deepEqual([...ids(await env.claim())].sort(), [...all].sort());
+    },
+  },
+  {
+    name: "a job that has started does not wait again when it is retried",
+    async run(env) {
+      await env.create({ id: "a", type: "other" });
+      await env.create({ id: "b", blockers: after("a") });
+      await env.command("a", { command: "complete", completedBy: null });
+      await env.command("b", { command: "unblock" });
+      await env.complete(await env.claimOne());
+      await env.command("a", { command: "retry", runAt: env.now, force: true });
+      const retried = await env.command("b", { command: "retry", runAt: env.now, force: true });
+      assert.equal(retried?.state, "pending");
+      assert.equal((await env.claimOne()).id, "b");
+    },
+  },
+  {
     name: "a blocker that has ended before the job was created does not keep it waiting",
     async run(env) {
       await env.create({ id: "a" });
@@ -216,6 +260,24 @@ export const blockerCases = concern("blockers", [
       await env.command("second", { command: "cancel" });
       await env.command("second", { command: "delete", reason: "by hand" });
       await env.command("first", { command: "delete", reason: "by hand" });
+      assert.deepEqual(await states(env, "b"), ["cancelled"]);
+    },
+  },
+  {
+    name: "a chain is told by its last job also while the jobs before it are removed",
+    async run(env) {
+      const first = await env.create({ id: "first", chainId: "first" });
+      const blockers = [{ jobId: "first", onBadEnd: "unreachable", chain: true }] as const;
+      await env.create({ id: "b", blockers });
+      const continuation = { jobId: "second", type: "mail" };
+      const wish = { command: "complete", completedBy: null, continuation } as const;
+      const follow = [env.creation({ id: "second", chainId: "first" })];
+      assert.deepEqual(await env.append({ ...env.change(first, wish), follow }), appended);
+      await env.command("second", { command: "cancel" });
+      await env.command("first", { command: "delete", reason: "by hand" });
+      const [[row] = []] = await env.engine.query("blockers", { ids: ["b"] });
+      assert.deepEqual([row?.jobId, row?.state], ["second", "cancelled"]);
+      await env.command("second", { command: "delete", reason: "by hand" });
       assert.deepEqual(await states(env, "b"), ["cancelled"]);
     },
   },

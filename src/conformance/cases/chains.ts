@@ -87,6 +87,40 @@ export const chainCases = concern("chains", [
     },
   },
   {
+    name: "a chain whose last job was removed is listed no more, and nobody can begin to wait for it",
+    async run(env) {
+      await env.create({ id: "first", chainId: "first" });
+      await goOn(env, "first", "second");
+      await goOn(env, "second", "third");
+      const blockers = [{ jobId: "first", onBadEnd: "unreachable", chain: true }] as const;
+      await env.create({ id: "early", type: "other", blockers });
+      const job = await env.claimOne({ type: "next" });
+      await env.complete(job);
+      await env.command("second", { command: "delete", reason: "by hand" });
+      const listed = async (filter = {}) => {
+        const { entries, count } = await env.engine.query("chains", { filter });
+        assert.equal(count, entries.length);
+        return entries.map(({ currentJobId, state }) => [currentJobId, state]);
+      };
+      assert.deepEqual(await listed(), [["third", "completed"]]);
+      await env.command("third", { command: "delete", reason: "by hand" });
+      assert.deepEqual(await listed(), []);
+      assert.deepEqual(await listed({ state: ["completed"] }), []);
+      assert.equal((await env.row("first")).detail, undefined);
+      const late = env.creation({ id: "late", type: "other", blockers });
+      assert.deepEqual(await env.append(late), {
+        outcome: "bad_blocker",
+        reason: "missing",
+        blockerId: "first",
+      });
+      const [[row] = []] = await env.engine.query("blockers", { ids: ["early"] });
+      assert.deepEqual([row?.jobId, row?.state], [null, "completed"]);
+      await env.command("first", { command: "retry", runAt: env.now, force: true });
+      assert.deepEqual(await listed(), [["first", "pending"]]);
+      assert.deepEqual(await env.append(late), { outcome: "appended" });
+    },
+  },
+  {
     name: "a chain whose first job was removed is listed no more, and its other jobs are still found",
     async run(env) {
       await env.create({ id: "first", chainId: "first" });

@@ -6,7 +6,7 @@ import { type Blocking, CircleWalk } from "../../core/circle.js";
 import { type Blocker, isEnded, type JobState } from "../../core/job.js";
 import type { AppendOutcome } from "../engine.js";
 import { type BlockerRow, pageMax } from "../query.js";
-import { currentOfChain } from "./chains.js";
+import { currentOfChain, endOfChain } from "./chains.js";
 import type { Entry, Store } from "./store.js";
 
 /** What a job that was removed before it ended counts as. */
@@ -116,5 +116,5 @@ export function mayGoOn(store: Store, entry: Entry): boolean {
 }
 
 function blockerEntry(store: Store, { jobId, chain }: Blocking): Entry | null {
-  return chain ? currentOfChain(store, jobId) : (store.jobs.get(jobId) ?? null);
+  return chain ? endOfChain(store, jobId) : (store.jobs.get(jobId) ?? null);
 }

@@ -1,6 +1,7 @@
 /**
  * Chains in the read model: each is found by its first job and shown as its current one.
  */
+import { continuesElsewhere } from "../../core/chains.js";
 import { isEnded } from "../../core/job.js";
 import type { ChainRow, ChainsAsk, Page } from "../query.js";
 import { matcher, page } from "./job-rows.js";
@@ -16,6 +17,7 @@ export function listChains(store: Store, ask: ChainsAsk): Page<ChainRow> {
       (entry) =>
         entry.job.chainId === entry.job.id &&
         fits(entry) &&
+        !continuesElsewhere(currentOf(entry).job) &&
         (state?.includes(currentOf(entry).job.state) ?? true),
     )
     .reverse();
@@ -31,6 +33,12 @@ export function currentOfChain(store: Store, chainId: string): Entry | null {
       current = entry;
   }
   return current;
+}
+
+/** The job that a chain has come to; `null` where the chain is not there, or its end was removed. */
+export function endOfChain(store: Store, chainId: string): Entry | null {
+  const current = currentOfChain(store, chainId);
+  return current === null || continuesElsewhere(current.job) ? null : current;
 }
 
 function chainRow({ job }: Entry, { job: current }: Entry): ChainRow {

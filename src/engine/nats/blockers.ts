@@ -9,6 +9,7 @@ import type { AppendOutcome } from "../engine.js";
 /** How jobs and the current jobs of chains are found. */
 export interface Finder {
   readonly jobs: (ids: readonly string[]) => Promise<readonly (Job | null)[]>;
+  /** The job that a chain has come to; `null` where the chain is not there, or its end was removed. */
   readonly chain: (id: string) => Promise<Job | null>;
 }
 

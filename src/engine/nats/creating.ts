@@ -19,8 +19,8 @@ import type { EngineParts } from "./parts.js";
 export interface CreatingContext
   extends Pick<EngineParts, "log" | "records" | "keys" | "subjects" | "now"> {
   readonly hint: (topic: WakeTopic, service: string) => void;
-  /** The job that a chain has come to. */
-  readonly currentOfChain: (chainId: string) => Promise<Job | null>;
+  /** The job that a chain has come to; `null` where the chain is not there, or its end was removed. */
+  readonly chainEnd: (chainId: string) => Promise<Job | null>;
 }
 
 /** A create that may be stored: its event, where it goes, and what to do afterwards. */
@@ -114,7 +114,7 @@ export class Creating {
   /** What is wrong with the blockers of a create. */
   blockerRefusal(event: EventOf<"created">): Promise<AppendOutcome | null> {
     const jobs = (ids: readonly string[]) => this.#blockers.call(ids);
-    return blockerRefusal({ jobs, chain: this.#context.currentOfChain }, event);
+    return blockerRefusal({ jobs, chain: this.#context.chainEnd }, event);
   }
 
   /** Looks for each job once, whoever asks for it. */

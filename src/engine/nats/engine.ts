@@ -33,6 +33,7 @@ import { type RecordWrite, recordId, type StoredRecord, type SwapOutcome } from 
 import type { CallerTransaction } from "../transaction.js";
 import { Advisories } from "./advisories.js";
 import { Caps } from "./caps.js";
+import { endOfChain } from "./chain-ends.js";
 import { type ChangedBy, Changes } from "./changes.js";
 import { Claims } from "./claim.js";
 import { ForgottenRecords, MissedDeletions } from "./forgotten.js";
@@ -173,8 +174,8 @@ export class NatsEngine implements Engine {
     const view = { keys, clock, observe, open, endNews, logger, missed };
     const readModel = new ReadModel({ ...parts, ...view, url });
     this.#readModel = readModel;
-    const currentOfChain = (chainId: string) => readModel.currentOfChain(chainId);
-    this.#changes = new Changes({ ...parts, keys, actor, currentOfChain });
+    const chainEnd = (chainId: string) => endOfChain({ ...parts, readModel }, chainId);
+    this.#changes = new Changes({ ...parts, keys, actor, chainEnd });
     this.#notes = new Notes({ ...parts, keys });
     const changes = this.#changes;
     const activeUnder: ReadModel["activeUnder"] = (scope) => readModel.activeUnder(scope);

@@ -4,7 +4,6 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { EventName } from "../../core/event.js";
-import { isEnded, type Job } from "../../core/job.js";
 import { type Clock, systemClock } from "../clock.js";
 import type { DueAsk, DueJob } from "../engine.js";
 import { StoreBusy, StoreClosed } from "../errors.js";
@@ -163,13 +162,6 @@ export class ReadModel {
   async #holdsBlocked(projection: Projection, service: string): Promise<boolean> {
     const filter = { service, state: ["blocked" as const] };
     return (await projection.query("counts", { filter })).some(({ count }) => count > 0);
-  }
-
-  /** The job that a chain has come to. */
-  async currentOfChain(chainId: string): Promise<Job | null> {
-    const { entries } = await this.query("jobs", { filter: { chainId }, limit: pageMax });
-    const current = entries.find(({ state }) => !isEnded(state)) ?? entries[0];
-    return current ? (await this.#options.log.load(current.id)).job : null;
   }
 
   /** How many jobs run under a cap. */

@@ -44,6 +44,7 @@ export const postgresDialect: Omit<Dialect, "removeLog"> = {
   keepLogOfLease: keepRoundsOfLease,
   keepLogOfEnd: keepRoundsOfEnd,
   forUpdate: "FOR UPDATE SKIP LOCKED",
+  forUpdateAtOnce: "FOR UPDATE NOWAIT",
   forKeyShare: "FOR KEY SHARE",
   refuseLocked,
   *lockKey(hash) {

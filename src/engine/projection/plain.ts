@@ -5,6 +5,7 @@
  */
 import type { EventOf, JobEvent } from "../../core/event.js";
 import { ignoredReason } from "../../core/evolve.js";
+import { detailOf } from "../sql/change.js";
 import { endStatement } from "../sql/place.js";
 import { insertLease, type Slim } from "../sql/slim.js";
 import type { Statement } from "../sql/statement.js";
@@ -76,7 +77,7 @@ function completed(
   if ("error" in event || "reason" in event) return null;
   tx.woke.ended = true;
   tx.woke.ready = true;
-  const end = { state, version, run, tries, at, detail: null, aggregate: null };
+  const end = { state, version, run, tries, at, detail: detailOf(event), aggregate: null };
   return {
     known: {
       service: known.service,

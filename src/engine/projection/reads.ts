@@ -16,6 +16,12 @@ import {
   type TicketScope,
 } from "./tickets.js";
 
+/**
+ * How long what continues a chain may be missing before it counts as removed: a server that cannot store both together stores first
+ * that a job was continued. Whoever dies in between leaves it to the keeper, who does it within seconds.
+ */
+const continuesMaxMs = 60_000;
+
 /** What each reading operation is asked and what it answers. */
 export interface Reads extends SharedReads {
   header: { readonly ask: null; readonly answer: Header };
@@ -56,6 +62,6 @@ export function readItem(now: number, read: Read): Step<unknown> {
     case "longStanding":
       return longStanding(read.ask);
     default:
-      return readShared(now, read);
+      return readShared(now, read, continuesMaxMs);
   }
 }

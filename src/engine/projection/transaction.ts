@@ -40,6 +40,7 @@ export const projectionDialect: Dialect = {
   },
   ...ownRows,
   forUpdate: "",
+  forUpdateAtOnce: "",
   forKeyShare: "",
   // biome-ignore lint/correctness/useYield: who writes is alone, and has every lease.
   *refuseLocked() {

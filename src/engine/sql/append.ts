@@ -206,7 +206,7 @@ function* deleteJob(tx: Transaction, change: FlatChange, row: SqlRow): Step<Appe
   let key: string | null = null;
   // Whoever is about to wait for this job has locked it, and is to be told how it ended.
   const [locked] = yield {
-    sql: `SELECT n FROM jobs WHERE n = ? ${tx.dialect.forUpdate}`,
+    sql: `SELECT n FROM jobs WHERE n = ? ${tx.dialect.forUpdateAtOnce}`,
     values: [n],
   };
   if (!locked) return conflict;
@@ -216,12 +216,13 @@ function* deleteJob(tx: Transaction, change: FlatChange, row: SqlRow): Step<Appe
     key = taken.slim.key;
     if (taken.lease) yield* moveOn(tx, taken, { ...change, state: "cancelled" }, false);
   } else {
-    yield* tx.dialect.keepLogOfEnd(n);
+    // It stays until those that wait are told: without it, the job would seem to be the one that its chain has come to.
     const [ended] = yield {
-      sql: "DELETE FROM ended WHERE n = ? AND version = ? RETURNING n",
+      sql: `SELECT n FROM ended WHERE n = ? AND version = ? ${tx.dialect.forUpdate}`,
       values: [n, change.expectVersion],
     };
     if (!ended) return conflict;
+    yield* tx.dialect.keepLogOfEnd(n);
   }
   yield* tx.dialect.appendEvent(tx, n, change.values);
   yield* removeJob(tx, row);
@@ -234,9 +235,9 @@ function* deleteJob(tx: Transaction, change: FlatChange, row: SqlRow): Step<Appe
 export function* removeJob(tx: Transaction, row: SqlRow): Step<void> {
   const n = int(row, "n");
   yield* forgetBlockers(row);
+  yield { sql: "DELETE FROM ended WHERE n = ?", values: [n] };
   yield* tx.dialect.removeLog(n);
   yield { sql: "DELETE FROM tags WHERE n = ?", values: [n] };
-  yield { sql: "DELETE FROM ended WHERE n = ?", values: [n] };
   yield { sql: "DELETE FROM jobs WHERE n = ?", values: [n] };
 }
 

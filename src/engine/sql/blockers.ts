@@ -6,7 +6,7 @@ import { CircleWalk } from "../../core/circle.js";
 import type { Blocker, JobState } from "../../core/job.js";
 import type { AppendOutcome } from "../engine.js";
 import { type BlockerRow, pageMax } from "../query.js";
-import { currentOfChain } from "./chains.js";
+import { currentOfChain, isWithoutEnd } from "./chains.js";
 import type { NewJob } from "./change.js";
 import { isOpen, joinSlim } from "./query.js";
 import { int, type SqlRow, type SqlValue, type Statement, type Step, text } from "./statement.js";
@@ -26,7 +26,8 @@ export function* blockerRefusal(
   for (const isChain of [false, true]) {
     const ids = blockers.filter(({ chain = false }) => chain === isChain).map(({ jobId }) => jobId);
     const known = yield* knownIds(tx, isChain ? "chain_id" : "id", ids);
-    const missing = ids.find((id) => !known.has(id));
+    const ended = isChain ? yield* withoutEnd(ids) : new Set<string>();
+    const missing = ids.find((id) => !known.has(id) || ended.has(id));
     if (missing !== undefined)
       return { outcome: "bad_blocker", reason: "missing", blockerId: missing };
   }
@@ -56,6 +57,18 @@ function* knownIds(
     for (const row of yield { sql, values: chunk }) known.add(text(row, "id"));
   }
   return known;
+}
+
+/** Those of some chains whose end was removed. */
+function* withoutEnd(ids: readonly string[]): Step<ReadonlySet<string>> {
+  const ended = new Set<string>();
+  for (const chunk of chunks(ids)) {
+    const sql = `SELECT c.chain_id AS id
+      FROM (SELECT DISTINCT chain_id FROM jobs WHERE chain_id IN (${chunk.map(() => "?").join(",")})) AS c
+      JOIN ended x ON x.n = ${currentOfChain("c.chain_id")} WHERE ${isWithoutEnd("x")}`;
+    for (const row of yield { sql, values: chunk }) ended.add(text(row, "id"));
+  }
+  return ended;
 }
 
 /** Walks from blocker to blocker, and refuses the first of a job through which it would wait for its own chain. */
@@ -102,43 +115,55 @@ export function* forgetBlockers(row: SqlRow): Step<void> {
   if (row.chain_id === null || row.chain_id === undefined) return;
   yield {
     sql: `UPDATE blockers SET state = ? WHERE blocker = ? AND chain = 1 AND state IS NULL
-      AND ${currentOfChain("blockers.blocker")} = ?`,
-    values: [state, row.chain_id, n],
+      AND ${currentOfChain("blockers.blocker")} = ? AND NOT EXISTS (SELECT 1 FROM ended x WHERE x.n = ? AND ${isWithoutEnd("x")})`,
+    values: [state, row.chain_id, n, n],
   };
 }
 
 /** What a job that was removed before it ended counts as. */
 const removedState: JobState = "cancelled";
 
-/** The state of the blocker `b`; `open` while it has not ended. */
+/** The state of the blocker `b`; `open` while it has not ended. It asks from when on an end is new. */
 const blockerState = `coalesce(b.state, CASE WHEN b.chain = 1
-  THEN (SELECT coalesce(x.state, 'open') FROM jobs m LEFT JOIN ended x ON x.n = m.n WHERE m.n = ${currentOfChain("b.blocker")})
+  THEN (SELECT CASE WHEN ${isWithoutEnd("x")} THEN CASE WHEN x.ended_at > ? THEN 'open' END ELSE coalesce(x.state, 'open') END
+    FROM jobs m LEFT JOIN ended x ON x.n = m.n WHERE m.n = ${currentOfChain("b.blocker")})
   ELSE (SELECT coalesce(x.state, 'open') FROM jobs m LEFT JOIN ended x ON x.n = m.n WHERE m.id = b.blocker) END, '${removedState}')`;
 
-/** The blocked jobs that wait for nothing more, or of whose blockers one has ended badly. */
-export function blockedStatement(service: string, limit: number): Statement {
+/**
+ * The blocked jobs that wait for nothing more, or of whose blockers one has ended badly. A chain of which the end is not there has
+ * ended badly, but where the job before that has ended only since `newSince`, when what continues it may still come.
+ */
+export function blockedStatement(newSince: number, service: string, limit: number): Statement {
   return {
     sql: `SELECT w.id, w.version, w.token, l.service, l.type FROM waiting w JOIN lanes l ON l.id = w.lane
       WHERE w.cause = 'blocked' AND l.service = ? AND (
         NOT EXISTS (SELECT 1 FROM blockers b WHERE b.n = w.n AND ${blockerState} = 'open')
         OR EXISTS (SELECT 1 FROM blockers b WHERE b.n = w.n AND b.strict = 1 AND ${blockerState} NOT IN ('open', 'completed')))
       ORDER BY w.n LIMIT ?`,
-    values: [service, limit],
+    values: [service, newSince, newSince, limit],
     planned: true,
   };
 }
 
-const selectBlockers = `SELECT b.blocker, b.chain, b.strict, c.id AS job_id, coalesce(b.state, d.state, w.state, r.state,
+const isGone = `(b.chain = 1 AND ${isWithoutEnd("d")})`;
+
+const selectBlockers = `SELECT b.blocker, b.chain, b.strict, CASE WHEN NOT ${isGone} THEN c.id END AS job_id, coalesce(b.state,
+    CASE WHEN ${isGone} THEN CASE WHEN d.ended_at > ? THEN 'pending' ELSE '${removedState}' END END, d.state, w.state, r.state,
     CASE WHEN c.n IS NULL THEN '${removedState}' ELSE 'active' END) AS state
   FROM jobs j JOIN blockers b ON b.n = j.n
   LEFT JOIN jobs c ON b.state IS NULL AND c.n = CASE WHEN b.chain = 1 THEN ${currentOfChain("b.blocker")}
     ELSE (SELECT m.n FROM jobs m WHERE m.id = b.blocker) END
   ${joinSlim("c")} WHERE j.id = ? ORDER BY b.place`;
 
-/** The blockers of jobs, in the order of the ids. */
-export function* listBlockers(ids: readonly string[]): Step<readonly (readonly BlockerRow[])[]> {
+/** The blockers of jobs, in the order of the ids. `newSince` means the same as for blocked jobs. */
+export function* listBlockers(
+  newSince: number,
+  ids: readonly string[],
+): Step<readonly (readonly BlockerRow[])[]> {
   const lists: BlockerRow[][] = [];
-  for (const id of ids) lists.push((yield { sql: selectBlockers, values: [id] }).map(blockerRow));
+  for (const id of ids) {
+    lists.push((yield { sql: selectBlockers, values: [newSince, id] }).map(blockerRow));
+  }
   return lists;
 }
 

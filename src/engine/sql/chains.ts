@@ -11,6 +11,14 @@ export function currentOfChain(chain: string): string {
   return `(SELECT m.n FROM jobs m WHERE m.chain_id = ${chain} ORDER BY NOT ${isOpen("m.n")}, m.n DESC LIMIT 1)`;
 }
 
+/**
+ * Whether the end of a chain was removed, by the row `end` of how the job has ended that the chain has come to: it was continued, and
+ * what continues a job is newer than it is.
+ */
+export function isWithoutEnd(end: string): string {
+  return `(${end}.state IS NOT NULL AND ${end}.state = 'completed' AND ${end}.detail IS NOT NULL)`;
+}
+
 const stateColumn = "coalesce(d.state, w.state, r.state, 'active')";
 
 const from = `FROM jobs j JOIN lanes l ON l.id = j.lane JOIN jobs c ON c.n = ${currentOfChain("j.id")}
@@ -21,21 +29,19 @@ const columns = `j.n, j.id, l.service, l.type, j.tags, j.created_at, c.id AS cur
 
 /** A page of chains, newest first. */
 export function listChains(ask: ChainsAsk): Step<Page<ChainRow>> {
-  const counted = ask.filter?.state ? from : "FROM jobs j";
   return readPage(ask, {
-    parts: [{ counted, where: (cursor) => chainsWhere(ask, cursor) }],
+    parts: [{ counted: from, where: (cursor) => chainsWhere(ask, cursor) }],
     select: `${columns} ${from}`,
     entry: chainRow,
   });
 }
 
-/** The state is the current job's; everything else is asked of the first. */
+/** The state is the current job's; everything else is asked of the first. A chain whose end was removed is not there any more. */
 function chainsWhere({ filter = {} }: ChainsAsk, cursor?: number): Where {
   const { state, ...rest } = filter;
   const first = where(rest, cursor);
-  const parts = [
-    first.sql === "" ? "WHERE j.chain_id = j.id" : `${first.sql} AND j.chain_id = j.id`,
-  ];
+  const isListed = `j.chain_id = j.id AND NOT ${isWithoutEnd("d")}`;
+  const parts = [first.sql === "" ? `WHERE ${isListed}` : `${first.sql} AND ${isListed}`];
   if (state === undefined) return { sql: parts.join(""), values: first.values };
   const marks = state.map(() => "?").join(",");
   parts.push(state.length === 0 ? "1 = 0" : `${stateColumn} IN (${marks})`);

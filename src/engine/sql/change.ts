@@ -84,11 +84,15 @@ export function flatChangeOf(change: Change, values: EventValues): FlatChange {
   };
 }
 
-/** What a list shows of an event's reason: the error's message or the reason in words. */
+/**
+ * What a list shows of an event's reason: the error's message or the reason in words. Of a completed job it is the one that
+ * continues it, which no list shows: it tells whether the end of a chain is still there.
+ */
 export function detailOf(event: Change["event"]): string | null {
   if ("error" in event) return event.error.message;
   if ("reason" in event && event.reason !== undefined) return event.reason;
   if (event.name === "unreachable") return unreachableReason(event);
+  if (event.name === "completed") return event.continuation?.jobId ?? null;
   return event.name === "stale" || event.name === "released" ? event.cause : null;
 }
 

@@ -35,9 +35,14 @@ export function* renewLease(tx: Transaction, held: HeldLease): Step<RenewOutcome
 }
 
 /** Jobs whose time has come, in the order of that time. */
-export function* dueJobs(now: number, ask: DueAsk, limit: number): Step<readonly DueJob[]> {
+export function* dueJobs(
+  now: number,
+  ask: DueAsk,
+  limit: number,
+  newSince: number,
+): Step<readonly DueJob[]> {
   if (ask.kind === "retention") return yield* dueForRetention(ask, limit);
-  const rows = yield dueStatement(now, ask, limit);
+  const rows = yield dueStatement(now, ask, limit, newSince);
   return rows.map(dueFromRow);
 }
 
@@ -69,7 +74,12 @@ function compareEnds(a: SqlRow, b: SqlRow): number {
   return int(a, "ended_at") - int(b, "ended_at") || (text(a, "id") < text(b, "id") ? -1 : 1);
 }
 
-function dueStatement(now: number, ask: Exclude<DueAsk, RetentionAsk>, limit: number): Statement {
+function dueStatement(
+  now: number,
+  ask: Exclude<DueAsk, RetentionAsk>,
+  limit: number,
+  newSince: number,
+): Statement {
   switch (ask.kind) {
     case "lapsed":
       return {
@@ -79,7 +89,7 @@ function dueStatement(now: number, ask: Exclude<DueAsk, RetentionAsk>, limit: nu
         planned: true,
       };
     case "blocked":
-      return blockedStatement(ask.service, limit);
+      return blockedStatement(newSince, ask.service, limit);
     case "deadline":
       return {
         sql: `SELECT s.id, s.version, s.token, l.service, l.type FROM (

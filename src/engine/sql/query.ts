@@ -70,7 +70,7 @@ function jobRow(row: SqlRow): JobRow {
     ...optional<"endedAt", number>("endedAt", row.ended_at),
     ...optional<"key", string>("key", row.key),
     ...optional<"keyHash", string>("keyHash", row.key_hash),
-    ...optional<"detail", string>("detail", row.detail),
+    ...optional<"detail", string>("detail", row.state === "completed" ? null : row.detail),
     ...optional<"parentId", string>("parentId", row.parent_id),
     ...optional<"chainId", string>("chainId", row.chain_id),
     ...optional<"agent", string>("agent", row.agent),

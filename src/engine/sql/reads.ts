@@ -44,8 +44,12 @@ export type Read = {
   [Kind in keyof Reads]: { readonly kind: Kind; readonly ask: Reads[Kind]["ask"] };
 }[keyof Reads];
 
-/** Carries out one read. */
-export function* readItem(now: number, read: Read): Step<unknown> {
+/**
+ * Carries out one read. For `continuesMaxMs` what continues a chain may be missing without being taken for removed, where a store may
+ * show that a job was continued before it shows what by.
+ */
+export function* readItem(now: number, read: Read, continuesMaxMs = 0): Step<unknown> {
+  const newSince = now - continuesMaxMs;
   switch (read.kind) {
     case "load":
       return yield* readLogs(read.ask);
@@ -55,13 +59,19 @@ export function* readItem(now: number, read: Read): Step<unknown> {
       return records;
     }
     case "due":
-      return yield* dueJobs(now, read.ask.due, read.ask.limit);
+      return yield* dueJobs(now, read.ask.due, read.ask.limit, newSince);
     case "query":
+      if (read.ask.name === "blockers")
+        return yield* listBlockers(newSince, (read.ask.ask as Queries["blockers"]["ask"]).ids);
       return yield* answerQuery(now, read.ask.name, read.ask.ask);
   }
 }
 
-function answerQuery(now: number, name: QueryName, ask: unknown): Step<unknown> {
+function answerQuery(
+  now: number,
+  name: Exclude<QueryName, "blockers">,
+  ask: unknown,
+): Step<unknown> {
   const of = <Name extends QueryName>(_: Name) => ask as Queries[Name]["ask"];
   switch (name) {
     case "jobs":
@@ -80,8 +90,6 @@ function answerQuery(now: number, name: QueryName, ask: unknown): Step<unknown> 
       return countKeys();
     case "chains":
       return listChains(of("chains"));
-    case "blockers":
-      return listBlockers(of("blockers").ids);
     case "dependents":
       return listDependents(of("dependents").ids);
     case "queues":

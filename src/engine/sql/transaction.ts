@@ -29,6 +29,8 @@ export interface Dialect {
   removeLog(n: number): Step<void>;
   /** Ends a SELECT whose rows stay as they are for this transaction; rows that another has locked are not seen. */
   readonly forUpdate: string;
+  /** The same where a row that somebody else has locked is a fault. */
+  readonly forUpdateAtOnce: string;
   /** Ends a SELECT whose rows must not be removed before the end of this transaction. */
   readonly forKeyShare: string;
   /**

@@ -23,6 +23,7 @@ export const sqliteDialect: Dialect = {
   },
   ...ownRows,
   forUpdate: "",
+  forUpdateAtOnce: "",
   forKeyShare: "",
   // biome-ignore lint/correctness/useYield: who writes is alone, and has every lease.
   *refuseLocked() {

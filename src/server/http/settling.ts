@@ -2,12 +2,12 @@
  * How outcomes that come over HTTP are stored: decided on the job as it is, appended under the token of the claim, and
  * recorded as ignored where that token is not current any more.
  */
-import { invalidResult } from "../../client/completion-steps.js";
+import { invalidResult, resultProblem } from "../../client/completion-steps.js";
 import { endProblem } from "../../client/continuation.js";
 import { EncryptionRequired, jobNotFound } from "../../client/errors.js";
 import { sealPart } from "../../client/vault.js";
 import { type BoundJob, boundJobs } from "../../contract/definition.js";
-import { issuesSentence, validate } from "../../contract/schema.js";
+import { validate } from "../../contract/schema.js";
 import { type JobSettings, jobDefaults } from "../../contract/settings.js";
 import type { Command } from "../../core/command.js";
 import { decide } from "../../core/decide.js";
@@ -118,7 +118,7 @@ async function checkResult(
   const problem = text?.ok === false ? text.problem : isSealed(result) ? sealedProblem : null;
   const issues = checked?.ok === false ? checked.issues : problem === null ? [] : [problem];
   if (issues.length === 0) return;
-  throw invalidResult(type, issuesSentence(issues));
+  throw invalidResult(type, resultProblem(result, issues));
 }
 
 type Wish = { readonly command: Command["command"]; readonly [name: string]: unknown };
