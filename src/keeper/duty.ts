@@ -12,7 +12,7 @@ import type { StoreError } from "../engine/errors.js";
 
 /** How many jobs a duty takes at once, and how often it does so in one round. */
 export const dutyBatchMax = 500;
-export const dutyBatchesMax = 20;
+const dutyBatchesMax = 20;
 
 /** One round of a duty. */
 export interface DutyRound {
