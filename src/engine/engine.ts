@@ -164,7 +164,7 @@ export interface SyncStore {
   load(ids: readonly string[]): readonly (LoadedJob | null)[];
   append(changes: readonly Change[]): readonly AppendOutcome[];
   settle(changes: readonly Change[]): readonly AppendOutcome[];
-  /** Asks the read model, which shows what the transaction has done. */
+  /** The same of the read model, which shows what the transaction has done. */
   query<Name extends QueryName>(name: Name, ask: Queries[Name]["ask"]): Queries[Name]["answer"];
 }
 

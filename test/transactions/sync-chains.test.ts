@@ -5,7 +5,7 @@ import { describe, expect, expectTypeOf, it, onTestFinished } from "vitest";
 import { z } from "zod";
 import { chainShop } from "../client/chain-shop.js";
 import { openService } from "../support/stores.js";
-import { refusalOf, sqliteStore } from "./shop-file.js";
+import { lookOfWriter, refusalOf, sqliteStore } from "./shop-file.js";
 
 const order = { orderId: "o-1" };
 const request = { requestId: "r-1" };
@@ -15,7 +15,7 @@ async function openChains() {
   const service = await openService({ name: "sqlite", freshUrl: async () => url }, chainShop);
   const db = new Database(path);
   onTestFinished(() => void db.close());
-  return { service, chains: service.chains, db };
+  return { service, chains: service.chains, db, path };
 }
 
 /** Does work in a transaction, and undoes it. */
@@ -91,21 +91,22 @@ describe("a chain in a synchronous transaction", () => {
   });
 
   it("has its turn to write from when it is looked at", async () => {
-    const { chains, db } = await openChains();
+    const { chains, path } = await openChains();
+    const { look, isLooked } = lookOfWriter(path);
+    const db = new Database(path, { verbose: look });
+    onTestFinished(() => void db.close());
     const chain = await chains.start("approve", request).orThrow();
-    const other = new Database(db.name, { timeout: 0 });
-    onTestFinished(() => void other.close());
     const done = db.transaction(() =>
       chains.completeSync(
         chain,
         ({ job, complete }) => {
-          expect(() => other.exec("BEGIN IMMEDIATE")).toThrow("database is locked");
           if (job.type === "approve") complete(job, () => ({ approved: true }));
         },
         { tx: db },
       ),
     );
     expect(done().unwrap()).toMatchObject({ state: "completed" });
+    expect(isLooked()).toBe(true);
   });
 
   it("is found by the jobs that it has left where its first one was deleted", async () => {

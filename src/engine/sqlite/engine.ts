@@ -164,7 +164,10 @@ class SqliteEngine implements Engine {
     options: { readonly history?: boolean; readonly tx?: CallerTransaction } = {},
   ): Promise<readonly (LoadedJob | null)[]> {
     const { history = false, tx } = options;
-    const logs = tx === undefined ? await this.#read("load", ids) : this.#enlisted.load(tx, ids);
+    const logs =
+      tx === undefined
+        ? await this.#read("load", ids)
+        : this.#enlisted.readToChange(tx, "load", ids);
     return logs.map((log) => log && loadedJob(log, history));
   }
 
@@ -211,10 +214,11 @@ class SqliteEngine implements Engine {
     const enlisted = this.#enlisted;
     this.#refuseClosed();
     return {
-      load: (ids) => enlisted.load(tx, ids).map((log) => log && loadedJob(log, false)),
+      load: (ids) =>
+        enlisted.readToChange(tx, "load", ids).map((log) => log && loadedJob(log, false)),
       append: (changes) => enlisted.write(tx, appendWrite(changes)),
       settle: (changes) => enlisted.write(tx, settleWrite(changes)),
-      query: (name, ask) => enlisted.read(tx, "query", { name, ask }) as never,
+      query: (name, ask) => enlisted.readToChange(tx, "query", { name, ask }) as never,
     };
   }
 

@@ -70,10 +70,16 @@ export class Enlisted {
     });
   }
 
-  /** Loads jobs that the transaction is about to change: they stay as they are until it ends. */
-  load(given: CallerTransaction, ids: readonly string[]): Reads["load"]["answer"] {
-    if (ids.length > 0) this.#callers.use(given, (tx) => tx.execute(takeTurn, []));
-    return this.read(given, "load", ids);
+  /** Reads what the transaction is about to change: it stays as it is until that ends. */
+  readToChange<Kind extends keyof Reads>(
+    given: CallerTransaction,
+    kind: Kind,
+    ask: Reads[Kind]["ask"],
+  ): Reads[Kind]["answer"] {
+    // Who loads nothing changes nothing: it is looked at whether the transaction can be used.
+    const isTrial = kind === "load" && (ask as Reads["load"]["ask"]).length === 0;
+    if (!isTrial) this.#callers.use(given, (tx) => tx.execute(takeTurn, []));
+    return this.read(given, kind, ask);
   }
 
   /** Carries out one read, which sees what the transaction has done. */
