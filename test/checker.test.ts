@@ -170,6 +170,21 @@ describe("the checker", () => {
     expect(await rules([...first, ...dense])).toEqual(["dependency_order"]);
   });
 
+  it("lets a job go on whose blocker had ended since and was retried meanwhile", async () => {
+    const blockers = [{ jobId: "first", onBadEnd: "unreachable" }] as const;
+    const again: Command = { command: "retry", ...origin, runAt: now, force: true };
+    const first = log({ id: "first" }, start, complete(1), again);
+    const second = log({ id: "second", blockers }, { command: "unblock", ...origin });
+    const [created, unblocked] = [second.slice(0, 1), second.slice(1)];
+    expect(
+      await rules([...first.slice(0, 2), ...created, ...first.slice(2), ...unblocked]),
+    ).toEqual([]);
+    expect(
+      await rules([...first.slice(0, 3), ...created, ...first.slice(3), ...unblocked]),
+    ).toEqual([]);
+    expect(await rules([...first, ...second])).toEqual(["dependency_order"]);
+  });
+
   it("finds a chain that lacks its next job", async () => {
     const continuation = { jobId: "next", type: "next" };
     const completion = { ...complete(1), continuation } as Command;

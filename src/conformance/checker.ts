@@ -62,6 +62,9 @@ interface Ledger {
   ending: string | null;
   /** Its blockers have let it go, in this run or in one before. */
   letGo: boolean;
+  /** After how many events it began to wait for its blockers, and from which end it last came back. */
+  blockedAt: number;
+  cameBack: { readonly at: number; readonly from: JobState } | null;
   /** How it was created where its full key was not asked, which only a job may be that ends with its next event. */
   unasked: { readonly event: JobEvent; readonly sentence: string } | null;
 }
@@ -100,6 +103,7 @@ export class LogChecker {
   /** The jobs of each chain, oldest first. */
   readonly #chains = new Map<string, readonly string[]>();
   readonly #removed = new Set<string>();
+  #seen = 0;
 
   constructor(options: CheckOptions = {}) {
     this.#options = options;
@@ -113,8 +117,11 @@ export class LogChecker {
       tries: 0,
       ending: null,
       letGo: false,
+      blockedAt: 0,
+      cameBack: null,
       unasked: null,
     };
+    this.#seen += 1;
     this.#ledgers.set(event.jobId, ledger);
     const before = ledger.job;
     if (event.name === "deleted") this.#removed.add(event.jobId);
@@ -128,8 +135,11 @@ export class LogChecker {
     }
     this.#checkEnvelope(before, job, event);
     if (event.name === "created") this.#checkCreate(ledger, event);
-    if (event.name === "unblocked" && before) this.#checkUnblocked(before, event);
+    if (event.name === "unblocked" && before) this.#checkUnblocked(before, ledger.blockedAt, event);
     if (event.name === "unblocked") ledger.letGo = true;
+    if (event.name === "retried" && before)
+      ledger.cameBack = { at: this.#seen, from: before.state };
+    if (job?.state === "blocked" && before?.state !== "blocked") ledger.blockedAt = this.#seen;
     ledger.job = job;
     this.#count(before, job);
     if (event.name === "started" && before && job) {
@@ -252,19 +262,31 @@ export class LogChecker {
     }
   }
 
-  #checkUnblocked(before: Job, event: JobEvent): void {
+  #checkUnblocked(before: Job, since: number, event: JobEvent): void {
     const { verdict } = blockerVerdict(before.blockers, ({ jobId, chain }) =>
-      chain ? this.#chainState(jobId) : this.job(jobId)?.state,
+      chain ? this.#chainState(jobId, since) : this.#stateSince(jobId, since),
     );
     if (verdict === "wait")
       this.#report("dependency_order", event, "went on before its blockers had ended");
   }
 
+  /**
+   * The state of a job, or the end that it had come to since and was retried from: whoever waits for it may have been found ready
+   * to go on before that.
+   */
+  #stateSince(id: string, since: number): JobState | undefined {
+    const ledger = this.#ledgers.get(id);
+    const state = ledger?.job?.state;
+    const cameBack = ledger?.cameBack ?? null;
+    if (state === undefined || isEnded(state) || cameBack === null) return state;
+    return cameBack.at > since ? cameBack.from : state;
+  }
+
   /** A chain has not ended while one of its jobs has not; then it is as its newest job is. */
-  #chainState(chainId: string): JobState | undefined {
+  #chainState(chainId: string, since: number): JobState | undefined {
     let state: JobState | undefined;
     for (const jobId of this.#chains.get(chainId) ?? []) {
-      const next = this.job(jobId)?.state;
+      const next = this.#stateSince(jobId, since);
       if (next !== undefined && (state === undefined || isEnded(state))) state = next;
     }
     return state;
