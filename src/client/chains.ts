@@ -137,8 +137,8 @@ function endRemoved(id: string): JobNotFound {
 const followMax = 1_000;
 
 /**
- * The chain of an id as it is now; `null` when none of its jobs is there, or when its end was removed. In a transaction the current job is the one that it sees, while the list of jobs is what others
- * see, unless the transaction is a synchronous one.
+ * The chain of an id as it is now; `null` when none of its jobs is there, or when its end was removed. In a transaction the
+ * current job is the one that it sees, while the list of jobs is what others see, unless the transaction is a synchronous one.
  */
 export function* chainSteps(
   client: Client,

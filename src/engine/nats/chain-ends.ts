@@ -2,18 +2,13 @@
  * How far a chain has come: by the view, and from there by the log.
  */
 import { isEnded, type Job } from "../../core/job.js";
+import { continuesMaxMs } from "../projection/reads.js";
 import { pageMax } from "../query.js";
 import type { Log } from "./log.js";
 import type { ReadModel } from "./read-model.js";
 
 /** How many continuations are followed beyond the view. */
 const followMax = 1_000;
-
-/**
- * How long what continues a chain may be missing before it counts as removed: where the server cannot store both together, a job is
- * continued a moment before what continues it is there.
- */
-const continuesMaxMs = 60_000;
 
 /** What tells how far a chain has come. */
 export interface ChainSight {

@@ -20,7 +20,7 @@ import {
  * How long what continues a chain may be missing before it counts as removed: a server that cannot store both together stores first
  * that a job was continued. Whoever dies in between leaves it to the keeper, who does it within seconds.
  */
-const continuesMaxMs = 60_000;
+export const continuesMaxMs = 60_000;
 
 /** What each reading operation is asked and what it answers. */
 export interface Reads extends SharedReads {
